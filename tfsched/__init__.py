@@ -1,0 +1,68 @@
+"""tfsched: orders the transfers of distributed TensorFlow. This file lists the whole public API.
+
+Importing the package costs nothing: TensorFlow and the native library are loaded when a name that needs them is first
+used (all but ``ordering``), or by :func:`load`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tfsched.errors import TfschedError
+from tfsched.version import __version__
+
+if TYPE_CHECKING:
+    from tfsched import ordering as ordering
+    from tfsched.grappler.config import session_config as session_config
+    from tfsched.ops.control import stats as stats
+    from tfsched.ops.control import transfers as transfers
+    from tfsched.grappler.bridge import install as load
+    from tfsched.options import Options as Options
+    from tfsched.server import PROTOCOL as PROTOCOL
+    from tfsched.server import Server as Server
+    from tfsched.tracing import StepTrace as StepTrace
+    from tfsched.tracing import trace_steps as trace_steps
+
+# name -> module that defines it. A module named here is a promise to users.
+_API = {
+    "PROTOCOL": "tfsched.server",
+    "Server": "tfsched.server",
+    "Options": "tfsched.options",
+    "session_config": "tfsched.grappler.config",
+    "trace_steps": "tfsched.tracing",
+    "StepTrace": "tfsched.tracing",
+    "stats": "tfsched.ops.control",
+    "transfers": "tfsched.ops.control",
+    "load": "tfsched.grappler.bridge",
+}
+
+# A list that tools can read; a test holds it equal to _API.
+__all__ = [
+    "PROTOCOL",
+    "Options",
+    "Server",
+    "StepTrace",
+    "TfschedError",
+    "__version__",
+    "load",
+    "ordering",
+    "session_config",
+    "stats",
+    "trace_steps",
+    "transfers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ordering":
+        return importlib.import_module("tfsched.ordering")
+    if name in _API:
+        value = getattr(importlib.import_module(_API[name]), "install" if name == "load" else name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tfsched' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

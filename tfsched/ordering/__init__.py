@@ -1,0 +1,58 @@
+"""Orderings of transfers: from a DAG and op times to priorities. Knows no TensorFlow.
+
+A strategy is one file: a function of (dag, times_us, seed) decorated with `register("name")`.
+"""
+
+from . import fifo as _fifo  # noqa: F401  (importing a strategy registers it)
+from . import layer as _layer  # noqa: F401
+from . import random_order as _random_order  # noqa: F401
+from . import tao as _tao  # noqa: F401
+from . import tio as _tio  # noqa: F401
+from .dag import Dag, DagError, Op, Resource
+from .makespan import Schedule, list_schedule
+from .metrics import (
+    MetricError,
+    efficiency,
+    lower_bound_us,
+    normalized_step_times,
+    percentile,
+    r_squared,
+    speedup,
+    straggler_effect,
+    straggler_effects,
+    upper_bound_us,
+)
+from .oracle import OracleError, TimeOracle, general_time
+from .plan import Plan, PlanError, make_plan
+from .registry import Ordering, OrderingError, get, load_plugin, names, register
+
+__all__ = [
+    "Dag",
+    "DagError",
+    "MetricError",
+    "Op",
+    "OracleError",
+    "Ordering",
+    "OrderingError",
+    "Plan",
+    "PlanError",
+    "Resource",
+    "Schedule",
+    "TimeOracle",
+    "efficiency",
+    "general_time",
+    "get",
+    "list_schedule",
+    "load_plugin",
+    "lower_bound_us",
+    "make_plan",
+    "names",
+    "normalized_step_times",
+    "percentile",
+    "r_squared",
+    "register",
+    "speedup",
+    "straggler_effect",
+    "straggler_effects",
+    "upper_bound_us",
+]

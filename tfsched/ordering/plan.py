@@ -1,0 +1,187 @@
+"""The Plan: the priorities of one ordering for the transfers of a graph, and its file format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from . import _checks, registry
+from ._checks import show
+from .dag import Dag
+
+FORMAT = "tfsched-plan/1"
+_PLAN_KEYS = ("format", "algorithm", "transfers", "metadata")
+
+
+class PlanError(ValueError):
+    """A plan that cannot be used; the message is one sentence that names the transfer."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Priorities by transfer name, in listing order. Treat it as immutable.
+
+    A transfer is called "<source tensor>@<receiving task>", for example
+    "conv1/ReadVariableOp:0@/job:worker/replica:0/task:0".
+
+    Attributes:
+      algorithm: the name of the ordering.
+      priorities: transfer name -> finite priority; smaller is sooner, equal allowed.
+      metadata: anything JSON can hold, for the reader of the file.
+      extras: transfer name -> further keys of its entry, kept for later versions of the format.
+
+    Raises PlanError for a bad name or priority, or what JSON cannot hold.
+    """
+
+    algorithm: str
+    priorities: Mapping[str, float]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    extras: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _checks.name(self.algorithm, "the plan's algorithm", PlanError)
+        if not isinstance(self.priorities, Mapping):
+            raise PlanError(f"the priorities are {show(self.priorities)}; give name -> number")
+        priorities = {
+            _checks.name(name, "a transfer's name", PlanError): _priority(name, value)
+            for name, value in self.priorities.items()
+        }
+        object.__setattr__(self, "priorities", priorities)
+        for what in ("metadata", "extras"):
+            value = getattr(self, what)
+            if not isinstance(value, Mapping):
+                raise PlanError(f"the plan's {what} is {show(value)}; give an object")
+            try:
+                json.dumps(dict(value), allow_nan=False)
+            except (TypeError, ValueError, RecursionError) as exc:
+                raise PlanError(f"the plan's {what} does not fit in JSON ({exc})") from None
+            object.__setattr__(self, what, dict(value))
+
+    def ranks(self) -> dict[str, int]:
+        """Return transfer name -> rank 0..n-1.
+
+        The rank is the number of transfers strictly before it in (priority, listing order), the
+        integer the sender's counter is compared with (TicTac, section 5.1).
+        """
+        ordered = sorted(self.priorities, key=self.priorities.__getitem__)
+        return {name: rank for rank, name in enumerate(ordered)}
+
+    def priority_of(self, name: str) -> float | None:
+        """Return the priority of a transfer, or None if the plan does not have it.
+
+        Without an entry of the full name, the soonest entry of the same source tensor (the part
+        before "@") serves, so that a plan traced on one worker serves the others as well.
+        """
+        if name in self.priorities:
+            return self.priorities[name]
+        return self._by_source.get(name.partition("@")[0])
+
+    @cached_property
+    def _by_source(self) -> dict[str, float]:
+        result: dict[str, float] = {}
+        for name, priority in self.priorities.items():
+            source = name.partition("@")[0]
+            result[source] = min(priority, result.get(source, priority))
+        return result
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the "tfsched-plan/1" object, its transfers sorted by (priority, listing order)."""
+        ordered = sorted(self.priorities, key=self.priorities.__getitem__)
+        return {
+            "format": FORMAT,
+            "algorithm": self.algorithm,
+            "transfers": [
+                {**self.extras.get(name, {}), "name": name, "priority": self.priorities[name]}
+                for name in ordered
+            ],
+            "metadata": dict(self.metadata),
+        }
+
+    @classmethod
+    def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Plan:
+        """Build a Plan from "tfsched-plan/1" JSON (text, or the decoded object).
+
+        Keys of a transfer other than name and priority are kept in `extras`. Raises PlanError.
+        """
+        data = _checks.read_object(source, "the plan", PlanError)
+        _checks.check_format(data, FORMAT, "the plan", PlanError)
+        _checks.known_keys(data, _PLAN_KEYS, "the plan", PlanError)
+        for key in ("algorithm", "transfers"):
+            if key not in data:
+                raise PlanError(f'the plan has no "{key}"; add it')
+        if not isinstance(data["transfers"], (list, tuple)):
+            raise PlanError(f'the plan\'s "transfers" is {show(data["transfers"])}; give a list')
+        priorities: dict[str, float] = {}
+        extras: dict[str, Mapping[str, Any]] = {}
+        for position, entry in enumerate(data["transfers"]):
+            if not isinstance(entry, Mapping):
+                raise PlanError(f"transfer number {position} is {show(entry)}; give an object")
+            what = f"the name of transfer number {position}"
+            if "name" not in entry:
+                raise PlanError(f'transfer number {position} has no "name"; add it')
+            name = _checks.name(entry["name"], what, PlanError)
+            if "priority" not in entry:
+                raise PlanError(f'transfer {show(name)} has no "priority"; add it')
+            if name in priorities:
+                raise PlanError(f"transfer {show(name)} is given twice; remove one")
+            priorities[name] = _priority(name, entry["priority"])
+            extra = {k: v for k, v in entry.items() if k not in ("name", "priority")}
+            if extra:
+                extras[name] = extra
+        return cls(data["algorithm"], priorities, data.get("metadata", {}), extras)
+
+    def save(self, path: str, open_fn: Callable[..., Any] = open) -> None:
+        """Write the plan as JSON text. `open_fn(path, "w")` may open remote files.
+
+        Raises PlanError if the file cannot be written.
+        """
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+        try:
+            with open_fn(path, "w") as file:
+                file.write(text)
+        except Exception as exc:  # open_fn may raise errors of its own library
+            raise PlanError(f"the plan cannot be written to {path!r} ({_one_line(exc)})") from exc
+
+    @classmethod
+    def load(cls, path: str, open_fn: Callable[..., Any] = open) -> Plan:
+        """Read a plan written by `save`. Raises PlanError if it cannot be read or is no plan."""
+        try:
+            with open_fn(path, "r") as file:
+                text = file.read()
+        except Exception as exc:  # open_fn may raise errors of its own library
+            raise PlanError(f"the plan {path!r} cannot be read ({_one_line(exc)})") from exc
+        return cls.from_json(text)
+
+
+def make_plan(
+    dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = None, seed: int = 0
+) -> Plan:
+    """Run the ordering registered as `algorithm` on `dag` and return its Plan.
+
+    Raises OrderingError for an unknown name, DagError for bad times, and PlanError if the ordering
+    returns anything but one finite priority for every recv of the dag.
+    """
+    priorities = registry.get(algorithm)(dag, times_us, seed=seed)
+    if not isinstance(priorities, Mapping):
+        raise PlanError(f"ordering {algorithm!r} returned {show(priorities)}; return a dict")
+    wanted = {op.name: None for op in dag.recvs}
+    for name in wanted:
+        if name not in priorities:
+            raise PlanError(f"ordering {algorithm!r} gave no priority to recv op {show(name)}")
+    for name in priorities:
+        if name not in wanted:
+            raise PlanError(f"ordering {algorithm!r} gave a priority to {show(name)}, not a recv")
+    in_file_order = {name: priorities[name] for name in wanted}
+    return Plan(algorithm, in_file_order, {"recvs": len(wanted), "seed": seed})
+
+
+def _priority(name: str, value: object) -> float:
+    what = f"the priority of transfer {show(name)}"
+    return _checks.number(value, what, PlanError, signed=True)
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__
