@@ -1,0 +1,91 @@
+// The bridge: hands Grappler's graph to the pass written in Python and takes the rewritten one back.
+#include "cc/grappler/bridge.h"
+
+#include <atomic>
+#include <string>
+
+#include "cc/transport/runtime.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/grappler/grappler_item.h"
+#include "tensorflow/core/grappler/optimizers/custom_graph_optimizer.h"
+#include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/logging.h"
+#include "tensorflow/core/protobuf/meta_graph.pb.h"
+#include "tensorflow/core/protobuf/rewriter_config.pb.h"
+
+namespace tfsched {
+namespace {
+
+std::atomic<tfsched_pass_fn> python_pass{nullptr};
+
+// Everything the pass needs, in one message that Python can read: the graph, and as collections what must not change and
+// the parameters from the session's configuration.
+tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::GrapplerItem& item,
+                                    const tensorflow::RewriterConfig_CustomGraphOptimizer& config) {
+  tensorflow::MetaGraphDef request;
+  *request.mutable_graph_def() = item.graph;
+  auto& collections = *request.mutable_collection_def();
+  auto* fetch = collections["fetch"].mutable_node_list();
+  for (const auto& name : item.fetch) fetch->add_value(name);
+  auto* feed = collections["feed"].mutable_node_list();
+  for (const auto& name_and_value : item.feed) feed->add_value(name_and_value.first);
+  auto* keep = collections["keep"].mutable_node_list();
+  for (const auto& name : item.NodesToPreserve()) keep->add_value(name);
+  collections["parameters"].mutable_bytes_list()->add_value(config.SerializeAsString());
+  return request;
+}
+
+class Pass : public tensorflow::grappler::CustomGraphOptimizer {
+ public:
+  absl::Status Init(const tensorflow::RewriterConfig_CustomGraphOptimizer* config) override {
+    if (config != nullptr) config_ = *config;
+    return absl::OkStatus();
+  }
+
+  std::string name() const override { return "tfsched"; }
+  bool UsesFunctionLibrary() const override { return true; }
+
+  // "Aborted" is how Grappler spells "nothing to do here": it keeps the graph and says nothing.
+  absl::Status Optimize(tensorflow::grappler::Cluster* cluster, const tensorflow::grappler::GrapplerItem& item,
+                        tensorflow::GraphDef* optimized) override {
+    const tfsched_pass_fn pass = python_pass.load();
+    if (pass == nullptr) return tensorflow::errors::Aborted("tfsched: no pass is installed in this process.");
+    std::string request;
+    if (!RequestFor(item, config_).SerializeToString(&request)) {
+      LOG(WARNING) << "tfsched: the graph " << item.id << " is too large to be handed to the pass; it runs unordered.";
+      return tensorflow::errors::Aborted("tfsched: the graph cannot be serialised.");
+    }
+    std::string result;
+    const int changed = pass(request.data(), request.size(), &result);
+    VLOG(1) << "tfsched: pass on " << item.id << " (" << item.graph.node_size() << " nodes): " << changed;
+    if (changed != 1) return tensorflow::errors::Aborted("tfsched: graph unchanged.");
+    if (!optimized->ParseFromString(result)) {
+      *optimized = item.graph;
+      LOG(WARNING) << "tfsched: the pass returned no graph for " << item.id << "; it runs unordered.";
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  tensorflow::RewriterConfig_CustomGraphOptimizer config_;
+};
+
+REGISTER_GRAPH_OPTIMIZER_AS(Pass, "tfsched");
+
+}  // namespace
+}  // namespace tfsched
+
+extern "C" {
+
+void tfsched_set_pass(tfsched_pass_fn pass) { tfsched::python_pass.store(pass); }
+
+void tfsched_put(void* sink, const char* data, size_t size) { static_cast<std::string*>(sink)->assign(data, size); }
+
+void tfsched_read(int what, tfsched_take_fn take, void* context) {
+  const std::string json = what == 0 ? tfsched::StatsJson() : tfsched::TraceJson();
+  take(json.data(), json.size(), context);
+}
+
+void tfsched_clear_trace() { tfsched::ProcessDispatcher().scheduler().ClearTrace(); }
+}

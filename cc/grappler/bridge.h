@@ -1,0 +1,23 @@
+// The C functions that Python calls through ctypes.
+#ifndef TFSCHED_CC_GRAPPLER_BRIDGE_H_
+#define TFSCHED_CC_GRAPPLER_BRIDGE_H_
+
+#include <cstddef>
+
+extern "C" {
+
+// The pass. `request` is a serialised MetaGraphDef (see bridge.cc). Returns 1 after giving the rewritten GraphDef to
+// tfsched_put(sink, ...), 0 to leave the graph as it is. May be called from any thread, several at a time.
+typedef int (*tfsched_pass_fn)(const char* request, size_t size, void* sink);
+
+// Installs the pass for this process; nullptr removes it.
+void tfsched_set_pass(tfsched_pass_fn pass);
+void tfsched_put(void* sink, const char* data, size_t size);
+
+// Hands this process's counters (what = 0) or transfer trace (what = 1) to `take` as JSON.
+typedef void (*tfsched_take_fn)(const char* json, size_t size, void* context);
+void tfsched_read(int what, tfsched_take_fn take, void* context);
+void tfsched_clear_trace();
+}
+
+#endif  // TFSCHED_CC_GRAPPLER_BRIDGE_H_

@@ -1,0 +1,120 @@
+// The process-wide dispatcher and its JSON.
+#include "cc/transport/runtime.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace tfsched {
+namespace {
+
+std::atomic<int> servers{0};
+
+// The variable's value, or `fallback` where it is unset or no number.
+double EnvNumber(const char* name, double fallback) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return fallback;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (*end != '\0' || !(value >= 0) || value > 1e15) {
+    LOG(WARNING) << "tfsched: " << name << "=" << text << " is not a number from 0 up; " << fallback << " is used instead.";
+    return fallback;
+  }
+  return value;
+}
+
+Dispatcher::Options OptionsFromEnvironment() {
+  Dispatcher::Options options;
+  options.scheduler.grace_us = static_cast<int64_t>(EnvNumber("TFSCHED_GRACE_US", options.scheduler.grace_us));
+  options.scheduler.trace_capacity =
+      1 + static_cast<size_t>(EnvNumber("TFSCHED_TRACE_CAPACITY", options.scheduler.trace_capacity));
+  options.emulated_bps = EnvNumber("TFSCHED_EMULATED_BPS", 0);
+  options.now_us = [] { return static_cast<int64_t>(tensorflow::Env::Default()->NowMicros()); };
+  return options;
+}
+
+void AppendString(const std::string& text, std::string* out) {
+  out->push_back('"');
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out->push_back('\\');
+      out->push_back(c);
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+      out->append(escaped);
+    } else {
+      out->push_back(c);
+    }
+  }
+  out->push_back('"');
+}
+
+void AppendField(const char* key, const std::string& value, std::string* out) {
+  out->append(out->back() == '{' ? "\"" : ",\"").append(key).append("\":");
+  AppendString(value, out);
+}
+
+void AppendField(const char* key, int64_t value, std::string* out) {
+  out->append(out->back() == '{' ? "\"" : ",\"").append(key).append("\":").append(std::to_string(value));
+}
+
+}  // namespace
+
+Dispatcher& ProcessDispatcher() {
+  static auto* dispatcher = new Dispatcher(OptionsFromEnvironment());
+  return *dispatcher;
+}
+
+void CountServer() { ++servers; }
+
+std::string StatsJson() {
+  const Counters counters = ProcessDispatcher().scheduler().counters();
+  std::string json = "{";
+  AppendField("servers", servers.load(), &json);
+  AppendField("tasks", counters.tasks, &json);
+  AppendField("bytes", counters.bytes, &json);
+  AppendField("bypassed_tasks", counters.bypassed_tasks, &json);
+  AppendField("bypassed_bytes", counters.bypassed_bytes, &json);
+  AppendField("queue_depth", counters.queue_depth, &json);
+  AppendField("max_queue_depth", counters.max_queue_depth, &json);
+  AppendField("on_wire_bytes", counters.on_wire_bytes, &json);
+  AppendField("reorderings", counters.reorderings, &json);
+  AppendField("late", counters.late, &json);
+  AppendField("step_asides", counters.step_asides, &json);
+  AppendField("dropped", counters.dropped, &json);
+  AppendField("groups", counters.groups, &json);
+  AppendField("emulated", ProcessDispatcher().emulated() ? 1 : 0, &json);
+  json.push_back('}');
+  return json;
+}
+
+std::string TraceJson() {
+  std::string json = "[";
+  for (const TransferRecord& record : ProcessDispatcher().scheduler().Trace()) {
+    if (json.size() > 1) json.append(",\n");
+    std::string row = "{";
+    AppendField("name", record.name, &row);
+    AppendField("from", record.sender, &row);
+    AppendField("to", record.receiver, &row);
+    AppendField("step_id", record.step_id, &row);
+    AppendField("bytes", record.bytes, &row);
+    AppendField("rank", record.rank, &row);
+    AppendField("requested_us", record.requested_us, &row);
+    AppendField("ready_us", record.ready_us, &row);
+    AppendField("started_us", record.started_us, &row);
+    AppendField("released_us", record.released_us, &row);
+    AppendField("dropped", record.dropped ? 1 : 0, &row);
+    row.push_back('}');
+    json.append(row);
+  }
+  json.push_back(']');
+  return json;
+}
+
+}  // namespace tfsched

@@ -1,0 +1,48 @@
+// The server of protocol "grpc+tfsched": stock TensorFlow's, with the scheduler in its send path.
+#include <memory>
+#include <utility>
+
+#include "cc/transport/rendezvous_mgr.h"
+#include "cc/transport/runtime.h"
+#include "tensorflow/core/distributed_runtime/rpc/grpc_server_lib.h"
+#include "tensorflow/core/distributed_runtime/server_lib.h"
+#include "tensorflow/core/platform/env.h"
+
+namespace tfsched {
+namespace {
+
+// The wire is unchanged, so peers may run stock "grpc". tfsched/server.py repeats the name.
+constexpr char kProtocol[] = "grpc+tfsched";
+
+class Server : public tensorflow::GrpcServer {
+ public:
+  explicit Server(const tensorflow::ServerDef& def) : GrpcServer(def, tensorflow::Env::Default()) {}
+
+  absl::Status Init() {
+    tensorflow::GrpcServerOptions options;
+    options.rendezvous_mgr_func = [](const tensorflow::WorkerEnv* env) { return new SchedulingRendezvousMgr(env); };
+    return GrpcServer::Init(options);
+  }
+};
+
+class ServerFactory : public tensorflow::ServerFactory {
+ public:
+  bool AcceptsOptions(const tensorflow::ServerDef& def) override { return def.protocol() == kProtocol; }
+
+  absl::Status NewServer(const tensorflow::ServerDef& def, const Options& options,
+                         std::unique_ptr<tensorflow::ServerInterface>* out) override {
+    auto server = std::make_unique<Server>(def);
+    absl::Status status = server->Init();
+    if (!status.ok()) return status;
+    CountServer();
+    *out = std::move(server);
+    return status;
+  }
+};
+
+struct Registrar {
+  Registrar() { tensorflow::ServerFactory::Register("TFSCHED_SERVER", new ServerFactory()); }
+} registrar;
+
+}  // namespace
+}  // namespace tfsched
