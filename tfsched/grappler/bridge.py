@@ -1,0 +1,141 @@
+"""The Python end of the bridge: Grappler calls it with a graph, in whichever process owns the graph."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import dataclasses
+import threading
+from typing import Any
+
+from absl import logging
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
+
+from tfsched.grappler.rewrite import explain, rewrite
+from tfsched.grappler.strict import fail_with
+from tfsched.ops import library
+from tfsched.options import Options
+
+_UNCHANGED, _CHANGED = 0, 1
+
+
+@dataclasses.dataclass
+class PassStats:
+    """What the pass did in this process: graphs seen, graphs rewritten, transfers ordered, errors; the last error's text."""
+
+    graphs: int = 0
+    rewritten: int = 0
+    ordered: int = 0
+    errors: int = 0
+    last_error: str = ""
+    last_report: str = ""
+
+
+_STATS = PassStats()
+_LOCK = threading.Lock()
+_WARNED: set[str] = set()
+_API: Any = None
+
+
+def pass_stats() -> PassStats:
+    """A copy of this process's numbers."""
+    with _LOCK:
+        return dataclasses.replace(_STATS)
+
+
+def parameters_of(config: Any) -> dict[str, Any]:
+    """The parameter map of a RewriterConfig.CustomGraphOptimizer as plain values."""
+    values: dict[str, Any] = {}
+    for key, attr in config.parameter_map.items():
+        kind = attr.WhichOneof("value")
+        if kind == "s":
+            values[key] = attr.s.decode()
+        elif kind in ("i", "b", "f"):
+            values[key] = getattr(attr, kind)
+        else:
+            values[key] = attr  # of no use: Options says so by name
+    return values
+
+
+def _run(data: int, size: int, sink: int) -> int:
+    """Called from C. Must never raise: an exception here would be printed and forgotten."""
+    strict = False
+    try:
+        request = meta_graph_pb2.MetaGraphDef.FromString(ctypes.string_at(data, size))
+        config = rewriter_config_pb2.RewriterConfig.CustomGraphOptimizer.FromString(
+            request.collection_def["parameters"].bytes_list.value[0]
+        )
+        parameters = parameters_of(config)
+        strict = parameters.get("strict") is True
+        fetches = list(request.collection_def["fetch"].node_list.value)
+        keep = list(request.collection_def["keep"].node_list.value)
+        try:
+            graph, report = rewrite(request.graph_def, Options.from_parameters(parameters), fetches, keep)
+        except Exception as error:  # whatever it is, the step must run as if we were not there
+            _note_error(error, strict)
+            if not strict:
+                return _UNCHANGED
+            request = meta_graph_pb2.MetaGraphDef.FromString(ctypes.string_at(data, size))
+            _put(sink, fail_with(request.graph_def, fetches, f"tfsched: {_sentence(error)}"))
+            return _CHANGED
+        with _LOCK:
+            _STATS.graphs += 1
+            if graph is not None:
+                _STATS.rewritten += 1
+                _STATS.ordered += report.ordered
+            if report.ordered or report.unordered:
+                _STATS.last_report = explain(report)
+                logging.vlog(1, "tfsched: %s", _STATS.last_report)
+        if graph is None:
+            return _UNCHANGED
+        _put(sink, graph)
+        return _CHANGED
+    except BaseException as error:
+        _note_error(error, strict)
+        return _UNCHANGED
+
+
+def _put(sink: int, graph: graph_pb2.GraphDef) -> None:
+    text = graph.SerializeToString()
+    _API.tfsched_put(sink, text, len(text))
+
+
+def _sentence(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+
+
+def _note_error(error: BaseException, strict: bool) -> None:
+    text = _sentence(error)
+    with _LOCK:
+        _STATS.errors += 1
+        _STATS.last_error = text
+        first = text not in _WARNED
+        _WARNED.add(text)
+    if first and not strict:
+        logging.warning("tfsched steps aside, transfers run unordered: %s", text)
+        if not isinstance(error, ValueError):
+            logging.info("tfsched: where it happened", exc_info=error)
+
+
+_PASS = library.PASS(_run)  # lives as long as the process: C keeps its address
+
+
+def install() -> None:
+    """Loads the native library and makes Grappler's optimizer "tfsched" call the pass in this process.
+
+    Done by everything in the public API that needs it; call it yourself before using the protocol or the optimizer by name.
+
+    Raises:
+      TfschedError: the native library is missing, or was built for another TensorFlow.
+    """
+    global _API
+    api = library.c_api()
+    with _LOCK:
+        if _API is not None:
+            return
+        _API = api
+    api.tfsched_set_pass(_PASS)
+    # Grappler may still run on a server's thread while the interpreter is being torn down.
+    atexit.register(api.tfsched_set_pass, None)

@@ -1,0 +1,69 @@
+"""Writes options into a session's ConfigProto."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import rewriter_config_pb2
+
+from tfsched.errors import TfschedError
+from tfsched.grappler.bridge import install
+from tfsched.grappler.rewrite import load_plan
+from tfsched.options import Options
+
+OPTIMIZER = "tfsched"
+
+
+def session_config(options: Options | None = None, base: Any = None) -> Any:
+    """A ConfigProto that has the session's graphs rewritten by tfsched.
+
+    Args:
+      options: what to do; None means ``Options()``.
+      base: a ConfigProto to start from; it is not changed. None means an empty one.
+
+    Returns:
+      A tf.compat.v1.ConfigProto. A plan is read here and travels inside it, for the pass may run on another machine.
+
+    Raises:
+      TfschedError: ``options`` or ``base`` is of another type.
+      ValueError: the plan cannot be read.
+    """
+    install()  # a session in this process needs the optimizer that it names
+    options = Options() if options is None else options
+    if not isinstance(options, Options):
+        raise TfschedError(f"session_config got {options!r} as options; give a tfsched.Options.")
+    config = tf.compat.v1.ConfigProto()
+    if base is not None:
+        if not isinstance(base, type(config)):
+            raise TfschedError(f"session_config got {base!r} as base; give a tf.compat.v1.ConfigProto.")
+        config.CopyFrom(base)
+    if options.plan:
+        options = dataclasses.replace(options, plan=json.dumps(load_plan(options.plan).to_json()))
+    rewrite = config.graph_options.rewrite_options
+    # Stock Grappler leaves graphs of fewer than four nodes alone.
+    rewrite.min_graph_nodes = -1
+    for position, optimizer in reversed(list(enumerate(rewrite.custom_optimizers))):
+        if optimizer.name == OPTIMIZER:
+            del rewrite.custom_optimizers[position]
+    optimizer = rewrite.custom_optimizers.add(name=OPTIMIZER)
+    for key, value in options.to_parameters().items():
+        attr = optimizer.parameter_map[key]
+        if isinstance(value, bool):
+            attr.b = value
+        elif isinstance(value, int):
+            attr.i = value
+        else:
+            attr.s = value.encode()
+    if rewrite.disable_meta_optimizer:
+        raise TfschedError(
+            "The base config has rewrite_options.disable_meta_optimizer set, which turns tfsched's pass off too; clear it."
+        )
+    return config
+
+
+def optimizers(config: Any) -> list[rewriter_config_pb2.RewriterConfig.CustomGraphOptimizer]:
+    """The tfsched entries of a ConfigProto."""
+    return [one for one in config.graph_options.rewrite_options.custom_optimizers if one.name == OPTIMIZER]

@@ -1,0 +1,91 @@
+"""Inserts Dependency Proxies into a graph, and takes them out again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tfsched.grappler.graph import GraphView, split_input
+from tfsched.grappler.transfers import PROXY_OP, Transfer
+from tfsched.options import Options
+
+PREFIX = "tfsched/proxy/"
+
+
+class Ranked(NamedTuple):
+    """A transfer and its place among the ordered ones between the same two tasks."""
+
+    transfer: Transfer
+    rank: int
+    count: int
+
+
+def strip_proxies(graph: Any) -> bool:
+    """Undoes :func:`insert_proxies` in place, whoever made the proxies. Returns whether there were any."""
+    behind = {node.name: node.input[0] for node in graph.node if node.op == PROXY_OP}
+    if not behind:
+        return False
+
+    def origin(text: str) -> str:
+        while split_input(text)[0] in behind and not text.startswith("^"):
+            text = behind[split_input(text)[0]]
+        return text
+
+    kept = [node for node in graph.node if node.op != PROXY_OP]
+    for node in kept:
+        for position, text in enumerate(node.input):
+            if text.startswith("^") and text[1:] in behind:
+                # A control edge from a proxy means that its tensor was made.
+                node.input[position] = "^" + split_input(origin(behind[text[1:]]))[0]
+            elif not text.startswith("^"):
+                node.input[position] = origin(text)
+    copies = [type(node).FromString(node.SerializeToString()) for node in kept]
+    del graph.node[:]
+    graph.node.extend(copies)
+    return True
+
+
+def insert_proxies(view: GraphView, ranked: Sequence[Ranked], options: Options) -> None:
+    """Puts a proxy in front of each transfer, in place. ``view`` does not see the new nodes.
+
+      before                                    after
+
+      PS          | worker                      PS                            | worker
+      Read_i ─────┼──► MatMul_i                 Read_i ─► TfschedProxy_i ─────┼──► MatMul_i
+         └──► local consumer                       └──► local consumer
+
+    The proxy stands on the sender's device. Consumers on the sender's own task keep their edge.
+    """
+    taken = set(view.index)
+    for transfer, rank, count in ranked:
+        source = view.nodes[transfer.source]
+        proxy = view.graph.node.add()
+        proxy.name = _unused(PREFIX + _path(f"{source.name}_{transfer.port}") + _path(transfer.device), taken)
+        proxy.op = PROXY_OP
+        proxy.device = source.device
+        proxy.input.append(source.name if transfer.port == 0 else f"{source.name}:{transfer.port}")
+        proxy.attr["T"].type = transfer.dtype
+        proxy.attr["transfer"].s = f"{source.name}:{transfer.port}".encode()
+        proxy.attr["receiver"].s = transfer.receiver.encode()
+        proxy.attr["policy"].s = options.policy.encode()
+        proxy.attr["rank"].i = rank
+        proxy.attr["count"].i = count
+        proxy.attr["credit_bytes"].i = options.credit_bytes
+        proxy.attr["copy"].b = transfer.copy
+        for number, position in transfer.consumers:
+            view.nodes[number].input[position] = proxy.name
+
+
+def _path(text: str) -> str:
+    """Only characters that node names may have."""
+    return re.sub(r"[^A-Za-z0-9_./-]", "_", text)
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    candidate, suffix = name, 0
+    while candidate in taken:
+        suffix += 1
+        candidate = f"{name}_{suffix}"
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,97 @@
+"""Reads the scheduler's counters and transfer trace, of this process or of any task of a cluster."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+from tfsched.errors import TfschedError
+from tfsched.ops import library
+
+_STATS, _TRACE = 0, 1
+_READ_TIMEOUT_MS = 30_000
+
+
+def stats(session: Any = None, task: str | None = None) -> dict[str, int]:
+    """The scheduler's counters.
+
+    Args:
+      session: a session of a cluster, or its target ("grpc://host:port"); None reads this process.
+      task: which task of the session's cluster, "/job:ps/task:0".
+
+    Returns:
+      ``tasks`` and ``bytes`` (ordered transfers handed to gRPC), ``bypassed_tasks`` and ``bypassed_bytes`` (untagged ones),
+      ``queue_depth``, ``max_queue_depth``, ``on_wire_bytes``, ``reorderings`` (tasks that overtook an earlier one), ``late``
+      (tasks that came after a higher rank), ``step_asides`` (missing ranks given up), ``dropped`` (queued when their step
+      ended), ``groups`` ((step, receiver) pairs with state), ``servers``, ``emulated``.
+
+    Raises:
+      TfschedError: session without task or the reverse, or a task that the cluster does not have or that has no tfsched.
+    """
+    return dict(json.loads(_read(_STATS, session, task, clear=False)))
+
+
+def transfers(session: Any = None, task: str | None = None, clear: bool = False) -> list[dict[str, Any]]:
+    """The last transfers that left this process or ``task``, oldest first.
+
+    Args:
+      session: as in :func:`stats`.
+      task: as in :func:`stats`.
+      clear: forget them after reading.
+
+    Returns:
+      One dict a transfer: ``name``, ``from``, ``to``, ``step_id``, ``bytes``, ``rank`` (-1: not ordered), and the times
+      ``requested_us``, ``ready_us``, ``started_us``, ``released_us`` (Unix time in microseconds, -1: not yet), ``dropped``.
+
+    Raises:
+      TfschedError: as :func:`stats`.
+    """
+    return list(json.loads(_read(_TRACE, session, task, clear)))
+
+
+def _read(what: int, session: Any, task: str | None, clear: bool) -> str:
+    if (session is None) != (task is None):
+        raise TfschedError(
+            f"session is {session!r} and task is {task!r}; give both to read a task of a cluster, or neither to read this process."
+        )
+    return _read_local(what, clear) if session is None else _read_remote(what, session, str(task), clear)
+
+
+def _read_local(what: int, clear: bool) -> str:
+    api = library.c_api()
+    texts: list[bytes] = []
+    take = library.TAKE(lambda data, size, context: texts.append(ctypes.string_at(data, size)))
+    api.tfsched_read(what, take, None)
+    if clear and what == _TRACE:
+        api.tfsched_clear_trace()
+    return texts[0].decode()
+
+
+def _target(session: Any) -> str:
+    """The master behind ``session``: a Session, a MonitoredSession, or the target itself."""
+    if isinstance(session, str):
+        return session
+    inner = session._tf_sess() if hasattr(session, "_tf_sess") else session
+    return inner.sess_str.decode()
+
+
+def _read_remote(what: int, session: Any, task: str, clear: bool) -> str:
+    import tensorflow as tf
+
+    ops = library.load()
+    # A graph and a session of its own: the user's graph may be finalized, and must not grow with every question.
+    with tf.Graph().as_default() as graph, tf.device(task):
+        if what == _STATS:
+            answer = ops.tfsched_stats(name="tfsched/stats")
+        else:
+            answer = ops.tfsched_trace(clear=clear, name="tfsched/trace")
+    config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=_READ_TIMEOUT_MS)
+    try:
+        with tf.compat.v1.Session(_target(session), graph=graph, config=config) as control:
+            return str(control.run(answer).decode())
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DeadlineExceededError) as error:
+        raise TfschedError(
+            f"The scheduler of task {task} cannot be read ({str(error).splitlines()[0]}); "
+            "name a running task of the cluster whose process imports tfsched."
+        ) from None
