@@ -1,0 +1,178 @@
+"""Real runs of tiny models: every process, server and session is the one a user gets."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tfsched.bench import BenchConfig, BenchError, run
+from tfsched.bench.cluster import Cluster
+from tfsched.bench.links import Link
+
+NONE = Link("none", None)
+
+
+def toy(**changes) -> BenchConfig:
+    return BenchConfig(
+        **{
+            "models": ["toy"],
+            "link": "none",
+            "settings": ["vanilla"],
+            "batch": 4,
+            "steps": 3,
+            "warmup": 1,
+            "timeout_s": 90.0,
+            **changes,
+        }
+    )
+
+
+def test_forward_run_writes_everything(tmp_path, capsys):
+    paths = {"json": str(tmp_path / "a.json"), "plot": str(tmp_path / "a.png")}
+    result = run(toy(claims=True, claims_steps=5, **paths))
+    assert json.loads((tmp_path / "a.json").read_text()) == result
+    assert result["model"] == "toy"
+    assert result["bandwidth_bps"] is None
+    assert result["link"] == "none"
+    assert result["batch"] == 4
+    assert len(result["settings"]["vanilla"]["steps_s"]) == 3
+    assert result["settings"]["vanilla"]["ratio_to_vanilla"] == 1.0
+    assert result["settings"]["vanilla"]["straggler"] == 0.0
+    assert result["claims"]["steps"] == 5
+    assert all(link["in"] > 0 for link in result["claims"]["links_s"])
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    assert (tmp_path / "a-claims.png").stat().st_size > 1000
+    printed = capsys.readouterr().out
+    assert "vanilla" in printed
+    assert "bounds: lower" in printed
+
+
+def test_training_on_two_ps_and_two_workers_quietly(capsys):
+    result = run(toy(phase="train", ps=2, workers=2, quiet=True))
+    assert result["bounds"]["push_s"] > 0
+    assert 0 <= result["settings"]["vanilla"]["straggler"] <= 1
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_several_models_give_a_list_and_auto_finds_a_batch():
+    results = run(toy(models=["toy", "toy"], batch="auto", steps=1, quiet=True))
+    assert [result["model"] for result in results] == ["toy", "toy"]
+    assert all(result["batch"] >= 1 for result in results)
+
+
+def build(cluster: Cluster, phase: str = "forward") -> None:
+    cluster.call(do="build", graph="step", model="toy", phase=phase, batch=4, seed=0)
+    cluster.call(do="build", graph="communication", model="toy", phase=phase, batch=4, seed=0)
+
+
+def received_bytes(cluster: Cluster, host: str) -> int:
+    """What a host's link has brought to it so far."""
+    process = cluster.hosts.exec(host, ["cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True)
+    output, _ = process.communicate(timeout=20)
+    (line,) = [line for line in output.splitlines() if line.strip().startswith("eth0:")]
+    return int(line.split(":")[1].split()[0])
+
+
+def test_every_byte_of_every_worker_crosses_its_own_link(own_namespaces):
+    toy_bytes = 3 * 256 * 256 * 4
+    with Cluster(2, 2, Link("netns", 1e9), timeout_s=90) as cluster:
+        build(cluster, "train")
+        for session, graph in (("step", "step"), ("alone", "communication")):
+            cluster.call(
+                do="open", session=session, graph=graph, protocol="grpc", plain=graph != "step"
+            )
+
+        def moved(session: str, fetch: str, hosts: list[str]) -> dict[str, int]:
+            cluster.call(do="run", session=session, fetch=fetch)
+            before = {host: received_bytes(cluster, host) for host in hosts}
+            cluster.call(do="run", session=session, fetch=fetch, count=4)
+            return {host: (received_bytes(cluster, host) - before[host]) // 4 for host in hosts}
+
+        workers, ps = ["worker0", "worker1"], ["ps0", "ps1"]
+        for size in moved("alone", "pull", workers).values():
+            assert toy_bytes <= size < 1.3 * toy_bytes
+        pushed = moved("alone", "push", ps)
+        assert 2 * toy_bytes <= sum(pushed.values()) < 2.6 * toy_bytes
+        for size in moved("step", "step", workers).values():
+            assert toy_bytes <= size < 1.3 * toy_bytes
+        assert sum(moved("step", "step", ps).values()) >= 2 * toy_bytes
+    assert own_namespaces() == []
+
+
+def test_a_dead_task_is_named_and_nothing_is_left(own_namespaces):
+    with pytest.raises(BenchError, match="task ps0 died with exit code -9"):
+        with Cluster(1, 1, Link("netns", 1e9), timeout_s=90) as cluster:
+            build(cluster)
+            cluster.call(do="open", session="step", graph="step", protocol="grpc")
+            os.killpg(cluster.pid("ps0"), signal.SIGKILL)
+            for _ in range(50):
+                cluster.call(do="run", session="step", fetch="step", count=1000)
+    assert own_namespaces() == []
+
+
+def test_a_request_that_takes_too_long_ends_with_a_sentence():
+    with pytest.raises(BenchError, match="worker0 did not finish 'run' within 1 s"):
+        with Cluster(1, 1, NONE, timeout_s=90) as cluster:
+            build(cluster)
+            cluster.call(do="open", session="step", graph="step", protocol="grpc")
+            cluster.call(timeout_s=1.0, do="run", session="step", fetch="step", count=1_000_000)
+
+
+def test_a_failed_request_tells_the_reason_and_the_cluster_goes_on():
+    with Cluster(1, 1, NONE, timeout_s=90) as cluster:
+        with pytest.raises(BenchError, match="model 'nothing' is unknown"):
+            cluster.call(
+                do="build", graph="step", model="nothing", phase="forward", batch=1, seed=0
+            )
+        build(cluster)
+
+
+def test_tasks_end_with_a_killed_parent():
+    script = (
+        "import time\nfrom tfsched.bench.cluster import Cluster\n"
+        "from tfsched.bench.links import Link\n"
+        "with Cluster(1, 1, Link('none', None)) as cluster:\n"
+        "    print(cluster.pid('ps0'), cluster.pid('worker0'), flush=True)\n    time.sleep(60)\n"
+    )
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    parent.kill()
+    parent.wait(10)
+    deadline_s = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"models": []}, "no model given"),
+        ({"models": ["lenet"]}, "model 'lenet' is unknown: choose from"),
+        ({"settings": ["quick"]}, "setting 'quick' is unknown"),
+        ({"phase": "backward"}, "phase 'backward' is unknown"),
+        ({"ps": 0}, "--ps is 0"),
+        ({"workers": 65}, "--workers is 65"),
+        ({"steps": 0}, "--steps is 0"),
+        ({"batch": "many"}, "batch 'many' is not usable"),
+        ({"batch": 0}, "batch 0 is not usable"),
+        ({"bandwidth": "quick"}, "bandwidth 'quick' is not understood"),
+        ({"json": "/nowhere/a.json"}, "'/nowhere/a.json' cannot be written"),
+        ({"claims": True, "settings": ["tio"]}, "add vanilla"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(changes, sentence):
+    begin_s = time.monotonic()
+    with pytest.raises(BenchError, match=sentence):
+        run(toy(**changes))
+    assert time.monotonic() - begin_s < 2

@@ -1,0 +1,104 @@
+"""The result object, the table and the pictures, from given step times."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from tfsched.bench import plots, report
+from tfsched.bench.claims import check_claims, print_claims
+from tfsched.bench.op_times import StepSample
+from tfsched.bench.runner import COMPUTE, PULL, PUSH, Measurement
+
+FACTS = {
+    "model": "mlp24",
+    "phase": "forward",
+    "ps": 1,
+    "workers": 2,
+    "bandwidth_bps": 1e9,
+    "link": "netns",
+    "batch": 100,
+    "tensorflow": "2.21.0",
+    "notes": ["a note"],
+}
+
+
+def measurement(**names) -> Measurement:
+    return Measurement(
+        {name: steps_s for name, steps_s in names.items()},
+        {name: [[step_s, step_s * 0.9] for step_s in steps_s] for name, steps_s in names.items()},
+        {COMPUTE: [0.7, 0.8, 0.9], PULL: [1.0, 1.0, 1.0]},
+    )
+
+
+def test_result_has_exactly_the_promised_fields():
+    result = report.build_result(measurement(vanilla=[1.6, 1.5, 1.7], tio=[1.0, 1.0, 1.1]), FACTS)
+    for key in ("model", "phase", "ps", "workers", "bandwidth_bps", "link", "batch", "tensorflow"):
+        assert result[key] == FACTS[key]
+    assert result["bounds"]["compute_s"] == pytest.approx(0.8)
+    assert result["bounds"]["communication_s"] == pytest.approx(1.0)
+    assert result["bounds"]["lower_s"] == pytest.approx(1.0)
+    assert result["bounds"]["upper_s"] == pytest.approx(1.8)
+    tio = result["settings"]["tio"]
+    assert {"median_s", "p95_s", "steps_s", "efficiency", "ratio_to_vanilla", "straggler"} <= set(
+        tio
+    )
+    assert tio["median_s"] == pytest.approx(1.0)
+    assert tio["p95_s"] == pytest.approx(1.09)
+    assert tio["efficiency"] == pytest.approx(1.0)
+    assert tio["ratio_to_vanilla"] == pytest.approx(1.6)
+    assert tio["straggler"] == pytest.approx(0.1)
+    assert tio["throughput"] == pytest.approx(200)
+    assert result["settings"]["vanilla"]["efficiency"] == pytest.approx(0.25)
+    assert result["settings"]["vanilla"]["ratio_to_vanilla"] == 1.0
+    json.dumps(result, allow_nan=False)
+
+
+def test_without_vanilla_there_is_no_ratio():
+    result = report.build_result(measurement(tio=[1.0]), {**FACTS, "bandwidth_bps": None})
+    assert result["settings"]["tio"]["ratio_to_vanilla"] is None
+    assert json.loads(json.dumps(result))["bandwidth_bps"] is None
+
+
+def test_bounds_of_training_count_both_directions():
+    bounds = report.bounds_of({COMPUTE: [1.5], PULL: [1.0], PUSH: [1.1]})
+    assert bounds["communication_s"] == 1.1
+    assert bounds["lower_s"] == 1.5
+    assert bounds["upper_s"] == pytest.approx(3.6)
+
+
+def test_table_shows_settings_bounds_and_notes():
+    console = Console(width=110, record=True, quiet=False, file=open("/dev/null", "w"))
+    report.print_result(report.build_result(measurement(vanilla=[1.6], tio=[1.0]), FACTS), console)
+    text = console.export_text()
+    for part in ("vanilla", "tio", "1.60", "lower 1.000 s", "upper 1.800 s", "note: a note"):
+        assert part in text
+
+
+def samples() -> list[StepSample]:
+    return [
+        StepSample(1.8 - 0.1 * k, 0.8 + 0.01 * (k % 2), {"in": 1.0, "out": 0.0}) for k in range(8)
+    ]
+
+
+def test_pictures_are_written(tmp_path):
+    result = report.build_result(measurement(vanilla=[1.6, 1.5], tio=[1.0, 1.1]), FACTS)
+    result["claims"] = check_claims(samples(), {"vanilla": [1.6, 1.5], "tio": [1.0, 1.1]})
+    plots.save_plot([result, result], str(tmp_path / "steps.png"))
+    plots.save_claims_plot([result], str(tmp_path / "claims.png"))
+    for name in ("steps.png", "claims.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    console = Console(width=110, record=True, file=open("/dev/null", "w"))
+    print_claims(result, console)
+    assert "0.98" in console.export_text()
+
+
+def test_claims_regress_each_steps_own_efficiency():
+    claims = check_claims(samples(), {"vanilla": [2.0, 1.0], "tio": [1.0, 1.0]})
+    assert claims["steps"] == 8
+    # E comes from bounds that differ from step to step: near a line, but not on it.
+    assert 0.9 < claims["r_squared"] < 1
+    assert claims["slope"] > 0
+    assert claims["p95_normalised"]["tio"] == 1.0
+    assert claims["p95_normalised"]["vanilla"] == pytest.approx(1 / 1.95)
+    json.dumps(claims, allow_nan=False)

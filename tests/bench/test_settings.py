@@ -1,0 +1,41 @@
+"""The registry of settings."""
+
+import pytest
+
+from tfsched.bench import SETTINGS, BenchError, Setting, register_setting
+from tfsched.bench.settings import STOCK, TFSCHED, find_settings, for_emulated_link
+
+
+def test_vanilla_is_stock():
+    (vanilla,) = find_settings(["vanilla"])
+    assert vanilla == Setting("vanilla", STOCK, None, False)
+
+
+def test_order_is_kept_and_repeats_dropped():
+    assert [s.name for s in find_settings(["tao", "vanilla", "tao"])] == ["tao", "vanilla"]
+
+
+def test_unknown_setting_lists_the_known_ones():
+    with pytest.raises(BenchError, match="'fast' is unknown: choose from vanilla, tio, tao"):
+        find_settings(["vanilla", "fast"])
+
+
+def test_no_setting():
+    with pytest.raises(BenchError, match="no setting given"):
+        find_settings([])
+
+
+def test_a_new_setting_is_found_and_a_name_taken_once():
+    setting = register_setting(Setting("test-only", TFSCHED, {"ordering": "random"}))
+    try:
+        assert find_settings(["test-only"]) == [setting]
+        with pytest.raises(BenchError, match="registered twice"):
+            register_setting(setting)
+    finally:
+        del SETTINGS["test-only"]
+
+
+def test_emulated_link_keeps_vanilla_without_a_pass():
+    vanilla, tio = find_settings(["vanilla", "tio"])
+    assert for_emulated_link(vanilla) == Setting("vanilla", TFSCHED, None)
+    assert for_emulated_link(tio) is tio

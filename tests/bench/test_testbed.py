@@ -1,0 +1,161 @@
+"""Real namespaces: they limit, and they are gone afterwards whatever happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from tfsched.bench import testbed
+
+# Listens, then reports the bits per second at which 4 MB arrived after the first 0.5 MB.
+RECEIVER = """
+import socket, sys, time
+server = socket.create_server((sys.argv[1], 9000))
+server.settimeout(20)
+print("listening", flush=True)
+peer, _ = server.accept()
+peer.settimeout(20)
+def take(count):
+    while count > 0:
+        data = peer.recv(min(count, 1 << 16))
+        assert data
+        count -= len(data)
+take(500_000)
+begin = time.perf_counter()
+take(4_000_000)
+print(4_000_000 * 8 / (time.perf_counter() - begin), flush=True)
+"""
+SENDER = """
+import socket, sys
+socket.create_connection((sys.argv[1], 9000), timeout=20).sendall(bytes(4_500_000))
+"""
+
+
+def transfer_bps(bed: testbed.Testbed, source: str, target: str) -> float:
+    receiver = bed.exec(
+        target, [sys.executable, "-c", RECEIVER, bed.address(target)], stdout=subprocess.PIPE
+    )
+    assert receiver.stdout.readline() == b"listening\n"
+    bed.exec(source, [sys.executable, "-c", SENDER, bed.address(target)])
+    output, _ = receiver.communicate(timeout=30)
+    return float(output)
+
+
+def test_limits_both_directions_and_cleans_up(own_namespaces):
+    with testbed.Testbed(["ps0", "worker0"], 50e6) as bed:
+        assert len(own_namespaces()) == 3
+        assert 20e6 < transfer_bps(bed, "ps0", "worker0") < 75e6
+        assert 20e6 < transfer_bps(bed, "worker0", "ps0") < 75e6
+    assert own_namespaces() == []
+
+
+def test_unlimited_is_faster(own_namespaces):
+    with testbed.Testbed(["ps0", "worker0"]) as bed:
+        assert transfer_bps(bed, "ps0", "worker0") > 150e6
+    assert own_namespaces() == []
+
+
+def test_addresses_do_not_appear_in_the_machines_network(own_namespaces):
+    with testbed.Testbed(["ps0"], 1e9) as bed:
+        here = subprocess.run(["ip", "addr"], capture_output=True, text=True, timeout=20).stdout
+        assert bed.address("ps0") not in here
+
+
+def test_gone_after_an_exception_with_their_processes(own_namespaces):
+    with pytest.raises(RuntimeError), testbed.Testbed(["a", "b"], 1e9) as bed:
+        process = bed.exec("a", ["sleep", "100"])
+        raise RuntimeError
+    assert process.poll() is not None
+    assert own_namespaces() == []
+
+
+def test_gone_after_a_failed_start(own_namespaces, monkeypatch):
+    monkeypatch.setattr(testbed, "_burst_bytes", lambda bandwidth_bps: -1)
+    with pytest.raises(testbed.BenchError, match="tc"), testbed.Testbed(["a"], 1e9):
+        pass
+    assert own_namespaces() == []
+
+
+def start_owner(body: str) -> subprocess.Popen:
+    script = (
+        "import time\nfrom tfsched.bench import testbed\nbed = testbed.Testbed(['a', 'b'], 1e9)\n"
+    ) + textwrap.dedent(body)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_gone_after_a_signal_to_the_owner(own_namespaces, number):
+    owner = start_owner("""
+        with bed:
+            bed.exec("a", ["sleep", "100"])
+            print("ready", flush=True)
+            time.sleep(60)
+    """)
+    assert owner.stdout.readline() == b"ready\n"
+    assert len(own_namespaces(owner.pid)) == 3
+    owner.send_signal(number)
+    assert owner.wait(20) != 0
+    assert own_namespaces(owner.pid) == []
+
+
+def test_gone_at_the_end_of_a_program_that_never_closed_them(own_namespaces):
+    owner = start_owner("bed.__enter__()")
+    assert owner.wait(20) == 0
+    assert own_namespaces(owner.pid) == []
+
+
+def test_a_killed_owners_namespaces_are_removed_by_the_next(own_namespaces):
+    owner = start_owner("""
+        with bed:
+            print("ready", flush=True)
+            time.sleep(60)
+    """)
+    assert owner.stdout.readline() == b"ready\n"
+    owner.kill()
+    owner.wait(20)
+    testbed.remove_stale()
+    assert own_namespaces(owner.pid) == []
+
+
+def test_reason_without_root(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    available, reason = testbed.netns_available()
+    assert not available
+    assert "root" in reason
+
+
+def test_reason_without_the_tools(monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    monkeypatch.setenv("PATH", "/nowhere")
+    available, reason = testbed.netns_available()
+    assert not available
+    assert "iproute2" in reason
+
+
+def test_stop_process_kills_what_ignores_the_request():
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal,time\nsignal.signal(15,signal.SIG_IGN)\n"
+            "print(1,flush=True)\ntime.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout.readline()
+    begin_s = time.monotonic()
+    testbed.stop_process(process, grace_s=0.3)
+    assert process.returncode == -signal.SIGKILL
+    assert time.monotonic() - begin_s < 10

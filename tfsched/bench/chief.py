@@ -1,0 +1,164 @@
+"""What worker 0 does for the bench: builds graphs, opens sessions, runs and traces steps."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from typing import Any
+
+import tensorflow as tf
+
+from tfsched.bench import graphs, op_times
+from tfsched.bench.errors import BenchError
+from tfsched.bench.models import find_model
+
+tf1 = tf.compat.v1
+
+
+class Chief:
+    """Answers the requests of `Cluster.call`; each is a dict with `do` and the arguments."""
+
+    def __init__(
+        self,
+        targets: dict[str, str],
+        ps: int,
+        workers: int,
+        intra_op_threads: int,
+        inter_op_threads: int,
+    ) -> None:
+        self._targets = targets
+        self._ps = ps
+        self._workers = workers
+        self._threads = {
+            "intra_op_parallelism_threads": intra_op_threads,
+            "inter_op_parallelism_threads": inter_op_threads,
+        }
+        self._graphs: dict[str, graphs.Built] = {}
+        self._sessions: dict[str, tuple[tf1.Session, graphs.Built]] = {}
+        self._initialized: set[tuple[str, str]] = set()
+        tf1.disable_eager_execution()
+        tf1.logging.set_verbosity(tf1.logging.ERROR)
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carries out one request and returns its answer."""
+        arguments = dict(request)
+        return getattr(self, "_do_" + arguments.pop("do"))(**arguments)
+
+    def _do_build(
+        self, graph: str, model: str, phase: str, batch: int | None, seed: int
+    ) -> dict[str, Any]:
+        """Builds graph "step", "compute" or "communication" (the last needs the first)."""
+        described = find_model(model)
+        if graph == "step":
+            assert batch is not None
+            built = graphs.build_step(described, phase, batch, self._ps, self._workers, seed)
+        elif graph == "compute":
+            built = graphs.build_compute_alone(described, phase, batch, self._workers, seed)
+        else:
+            built = graphs.build_communication_alone(self._graphs["step"].variables, self._workers)
+        self._graphs[graph] = built
+        self._initialized = {made for made in self._initialized if made[1] != graph}
+        return {
+            "variable_bytes": built.variable_bytes,
+            "variables": len(built.variables),
+            "operations": len(built.graph.get_operations()),
+        }
+
+    def _config(self, plain: bool) -> tf1.ConfigProto:
+        config = tf1.ConfigProto(**self._threads)
+        if plain:
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
+            config.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0
+        return config
+
+    def _do_open(
+        self,
+        session: str,
+        graph: str,
+        protocol: str,
+        options: dict[str, Any] | None = None,
+        plain: bool = False,
+    ) -> dict[str, Any]:
+        """Opens a session; `plain` switches every graph optimizer off."""
+        built = self._graphs[graph]
+        target = self._targets[protocol]
+        if (protocol, graph) not in self._initialized:
+            # In a session of its own: a setting's pass must meet only the graph it is made for.
+            with tf1.Session(target, graph=built.graph, config=self._config(True)) as initial:
+                initial.run(built.initializer)
+            self._initialized.add((protocol, graph))
+        config = self._config(plain)
+        if options is not None:
+            import tfsched
+
+            config = tfsched.session_config(tfsched.Options(**options), base=config)
+        self._do_close(session)
+        self._sessions[session] = (
+            tf1.Session(target, graph=built.graph, config=config),
+            built,
+        )
+        return {}
+
+    def _do_close(self, session: str) -> dict[str, Any]:
+        opened = self._sessions.pop(session, None)
+        if opened is not None:
+            opened[0].close()
+        return {}
+
+    def _do_run(
+        self, session: str, fetch: str, count: int = 1, batch: int | None = None
+    ) -> dict[str, Any]:
+        """Runs `count` steps: seconds of each, and each worker's finish time since the start."""
+        opened, built = self._sessions[session]
+        feeds = {} if built.batch is None else {built.batch: batch}
+        fetches = built.fetches[fetch]
+        steps_s, finishes_s = [], []
+        for _ in range(count):
+            began_s, begin_s = time.time(), time.perf_counter()
+            values = opened.run(fetches, feeds)
+            steps_s.append(time.perf_counter() - begin_s)
+            if isinstance(values, dict):
+                finishes_s.append([float(finish) - began_s for finish in values["finish"]])
+                if not all(map(_finite, values["losses"])):
+                    raise BenchError(f"the loss became {values['losses']}: lower --steps")
+        return {"steps_s": steps_s, "finishes_s": finishes_s}
+
+    def _do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
+        """Traces steps of an open session and saves the plan that `algorithm` makes of them."""
+        import tfsched
+        import tfsched.tracing
+
+        opened, built = self._sessions[session]
+        trace = tfsched.trace_steps(opened, built.fetches["step"], steps)
+        plan = tfsched.tracing.plan_from_trace(trace, algorithm)
+        handle, path = tempfile.mkstemp(prefix="tfs-plan-", suffix=".json")
+        os.close(handle)
+        plan.save(path)
+        return {"plan": path}
+
+    def _do_sample(self, session: str) -> dict[str, Any]:
+        """Runs one step with a full trace and returns its own op times and bounds."""
+        opened, built = self._sessions[session]
+        metadata = tf1.RunMetadata()
+        opened.run(
+            built.fetches["step"],
+            options=tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE),
+            run_metadata=metadata,
+        )
+        sample = op_times.sample_of_step(metadata.step_stats, "/job:worker/replica:0/task:0")
+        return {
+            "makespan_s": sample.makespan_s,
+            "compute_s": sample.compute_s,
+            "links_s": sample.links_s,
+        }
+
+    def _do_stats(self, session: str) -> dict[str, Any]:
+        """tfsched's counters, summed over the cluster's tasks."""
+        import tfsched
+
+        return {"stats": tfsched.stats(self._sessions[session][0])}
+
+
+def _finite(value: Any) -> bool:
+    return bool(value - value == 0)

@@ -1,0 +1,218 @@
+"""Starts, watches and ends the bench's cluster: one process a task on the hosts of a testbed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from types import TracebackType
+from typing import Any
+
+import tfsched.bench as package
+from tfsched.bench.errors import BenchError
+from tfsched.bench.links import Link
+from tfsched.bench.settings import STOCK
+from tfsched.bench.testbed import Hosts, Testbed, wait_until
+
+_START_TIMEOUT_S = 180.0
+_PORTS_IN_NAMESPACE = 2222
+_LOG_LINES = 12
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody holds at this moment."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in sockets]
+
+
+class Cluster:
+    """A running cluster; a context manager. One server a protocol in each task.
+
+    The servers of all protocols live in the same processes on the same hosts, so settings of
+    different protocols can take turns step by step and meet the same conditions.
+    """
+
+    def __init__(
+        self,
+        ps: int,
+        workers: int,
+        link: Link,
+        protocols: tuple[str, ...] = (STOCK,),
+        intra_op_threads: int = 1,
+        inter_op_threads: int = 4,
+        timeout_s: float = 300.0,
+    ) -> None:
+        self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
+        self._link = link
+        self.protocols = protocols
+        self._threads = {
+            "intra_op_threads": intra_op_threads,
+            "inter_op_threads": inter_op_threads,
+        }
+        self._timeout_s = timeout_s
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._buffers: dict[str, bytes] = {}
+        self._logs = ""
+        self.hosts: Hosts = Hosts([])
+        self.tensorflow = ""
+
+    def __enter__(self) -> Cluster:
+        names = [f"{job}{index}" for job, index in self.tasks]
+        self._logs = tempfile.mkdtemp(prefix="tfs-bench-")
+        limited = self._link.kind == "netns"
+        self.hosts = Testbed(names, self._link.bandwidth_bps) if limited else Hosts(names)
+        self.hosts.__enter__()
+        try:
+            clusters = self._addresses(names, limited)
+            for (job, index), name in zip(self.tasks, names, strict=True):
+                self._start(name, job, index, clusters)
+            deadline_s = time.monotonic() + _START_TIMEOUT_S
+            for name in names:
+                ready = self._receive(name, deadline_s - time.monotonic(), "start")
+                self.tensorflow = ready["tensorflow"]
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _addresses(self, names: list[str], limited: bool) -> dict[str, dict[str, list[str]]]:
+        """Protocol -> job -> host:port of each task."""
+        count = len(names) * len(self.protocols)
+        ports = iter([] if limited else _free_ports(count))
+        clusters: dict[str, dict[str, list[str]]] = {}
+        for number, protocol in enumerate(self.protocols):
+            jobs: dict[str, list[str]] = {}
+            for (job, _), name in zip(self.tasks, names, strict=True):
+                port = _PORTS_IN_NAMESPACE + number if limited else next(ports)
+                jobs.setdefault(job, []).append(f"{self.hosts.address(name)}:{port}")
+            clusters[protocol] = jobs
+        return clusters
+
+    def _start(
+        self, name: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]
+    ) -> None:
+        spec = {"clusters": clusters, "job": job, "task": index, **self._threads}
+        with open(self._log_path(name), "wb") as log:
+            self._processes[name] = self.hosts.exec(
+                name,
+                [sys.executable, "-m", "tfsched.bench.task", json.dumps(spec)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment(),
+            )
+        self._buffers[name] = b""
+
+    def _environment(self) -> dict[str, str]:
+        # A proxy would take the servers' connections to addresses that only exist in here.
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.lower().endswith("_proxy") and key != "TFSCHED_EMULATED_BPS"
+        }
+        root = os.path.dirname(os.path.dirname(os.path.dirname(package.__file__)))
+        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+        environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        environment["PYTHONWARNINGS"] = "ignore"
+        if self._link.kind == "emulated":
+            environment["TFSCHED_EMULATED_BPS"] = f"{self._link.bandwidth_bps:.0f}"
+        return environment
+
+    def pid(self, name: str) -> int:
+        """The process (and process group) of a task, e.g. "ps0"."""
+        return self._processes[name].pid
+
+    def call(self, timeout_s: float | None = None, **request: Any) -> dict[str, Any]:
+        """Sends a request to the chief and returns its answer; watches all tasks meanwhile."""
+        chief = self._processes["worker0"]
+        assert chief.stdin is not None
+        try:
+            chief.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[arg-type]
+            chief.stdin.flush()
+        except OSError:
+            pass  # it died: reported below
+        return self._receive("worker0", timeout_s or self._timeout_s, request["do"])
+
+    def _receive(self, name: str, timeout_s: float, doing: str) -> dict[str, Any]:
+        stdout = self._processes[name].stdout
+        assert stdout is not None
+        deadline_s = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffers[name]:
+                if selector.select(0.25):
+                    data = os.read(stdout.fileno(), 1 << 16)
+                    self._buffers[name] += data
+                    if data:
+                        continue
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self._processes[name].wait(5)
+                self._check_alive()
+                if time.monotonic() > deadline_s:
+                    raise BenchError(
+                        f"{name} did not finish '{doing}' within {timeout_s:.0f} s: raise "
+                        f"--timeout_s or use a smaller model or batch{self._tail(name)}"
+                    )
+        line, _, self._buffers[name] = self._buffers[name].partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            # A peer's death reaches the chief as an error of the step, often before its parent.
+            wait_until(self._some_task_ended, 1.0)
+            self._check_alive()
+            raise BenchError(answer["error"])
+        return answer
+
+    def _some_task_ended(self) -> bool:
+        return any(process.poll() is not None for process in self._processes.values())
+
+    def _check_alive(self) -> None:
+        for name, process in self._processes.items():
+            code = process.poll()
+            if code is not None:
+                raise BenchError(
+                    f"task {name} died with exit code {code}: the end of its log follows"
+                    f"{self._tail(name)}"
+                )
+
+    def _log_path(self, name: str) -> str:
+        return os.path.join(self._logs, f"{name}.log")
+
+    def _tail(self, name: str) -> str:
+        with open(self._log_path(name), errors="replace") as log:
+            lines = log.read().splitlines()[-_LOG_LINES:]
+        return "".join(f"\n  {name}: {line}" for line in lines)
+
+    def close(self) -> None:
+        """Ends all tasks and removes the hosts and the logs."""
+        for process in self._processes.values():
+            for stream in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    if stream is not None:
+                        stream.close()
+        deadline_s = time.monotonic() + 3
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline_s - time.monotonic()))
+        self._processes.clear()
+        self.hosts.close()
+        shutil.rmtree(self._logs, ignore_errors=True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,206 @@
+"""The models behind `--model`: toy models of the TicTac paper, an MLP and image networks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tfsched.bench.errors import BenchError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    LossFunction = Callable[[tf.Tensor, bool], tf.Tensor]
+
+
+@dataclasses.dataclass
+class Network:
+    """A model whose variables exist; `loss(inputs, training)` adds one tower on them.
+
+    Attributes:
+        variables: all variables, in the order of creation.
+        trainable: those that get gradients.
+        loss: adds the model's operations for these inputs and returns the scalar loss.
+        updates: operations (moving averages) that training on these inputs has to run as well.
+    """
+
+    variables: list[tf.Variable]
+    trainable: list[tf.Variable]
+    loss: LossFunction
+    updates: Callable[[tf.Tensor], list[tf.Operation]] = lambda inputs: []
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A registered model: `make()` creates its variables under the caller's device scope.
+
+    Attributes:
+        name: what the user writes.
+        summary: one line for help texts.
+        input_shape: shape of one sample.
+        make: builds the network.
+    """
+
+    name: str
+    summary: str
+    input_shape: tuple[int, ...]
+    make: Callable[[], Network]
+
+
+MODELS: dict[str, Model] = {}
+
+
+def register_model(
+    name: str, summary: str, input_shape: tuple[int, ...]
+) -> Callable[[Callable[[], Network]], Callable[[], Network]]:
+    """Registers the decorated function as the maker of a model."""
+
+    def register(make: Callable[[], Network]) -> Callable[[], Network]:
+        MODELS[name] = Model(name, summary, input_shape, make)
+        return make
+
+    return register
+
+
+def find_model(name: str) -> Model:
+    """The model of that name."""
+    if name not in MODELS:
+        raise BenchError(f"model {name!r} is unknown: choose from {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def _weights(count: int, width: int) -> list[tf.Variable]:
+    import tensorflow as tf
+
+    return [
+        tf.compat.v1.get_variable(f"layer{index:02d}", [width, width], use_resource=True)
+        for index in range(count)
+    ]
+
+
+def _chain(count: int, width: int) -> Network:
+    import tensorflow as tf
+
+    weights = _weights(count, width)
+
+    def loss(inputs: tf.Tensor, training: bool) -> tf.Tensor:
+        del training
+        hidden = inputs
+        for index, weight in enumerate(weights):
+            hidden = tf.nn.relu(tf.linalg.matmul(hidden, weight, name=f"dense{index:02d}"))
+        return tf.reduce_mean(hidden * hidden)
+
+    return Network(weights, weights, loss)
+
+
+@register_model("toy", "3 layers of 256 kB in sequence, for tests", (256,))
+def _toy() -> Network:
+    return _chain(3, 256)
+
+
+@register_model("seq32", "TicTac's Seq-32: 32 layers in sequence, 98 MB", (875,))
+def _seq32() -> Network:
+    return _chain(32, 875)
+
+
+@register_model("par32", "TicTac's Par-32: 32 concurrent layers, summed, 98 MB", (875,))
+def _par32() -> Network:
+    import tensorflow as tf
+
+    weights = _weights(32, 875)
+
+    def loss(inputs: tf.Tensor, training: bool) -> tf.Tensor:
+        del training
+        # Each layer is reduced on its own, so nothing but the last sum waits for two layers.
+        parts = []
+        for index, weight in enumerate(weights):
+            hidden = tf.nn.relu(tf.linalg.matmul(inputs, weight, name=f"dense{index:02d}"))
+            parts.append(tf.reduce_mean(hidden * hidden))
+        return tf.add_n(parts)
+
+    return Network(weights, weights, loss)
+
+
+@register_model("mlp24", "24-layer perceptron, 1000x1000 each, 96 MB", (1000,))
+def _mlp24() -> Network:
+    return _chain(24, 1000)
+
+
+def _keras() -> Any:
+    try:
+        import tf_keras
+    except ImportError as error:
+        raise BenchError(
+            "image models need the package tf_keras of TensorFlow's own minor version: pip "
+            "install tf_keras"
+        ) from error
+    return tf_keras
+
+
+def _from_keras(model: Any) -> Network:
+    """Wraps a Keras model that ends in logits."""
+    import tensorflow as tf
+
+    def loss(inputs: tf.Tensor, training: bool) -> tf.Tensor:
+        logits = model(inputs, training=training)
+        labels = tf.zeros(tf.shape(inputs)[:1], tf.int32)
+        return tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        )
+
+    def updates(inputs: tf.Tensor) -> list[tf.Operation]:
+        return list(model.get_updates_for([inputs]))
+
+    return Network(list(model.variables), list(model.trainable_variables), loss, updates)
+
+
+@register_model("alexnet", "AlexNet (Krizhevsky et al.), one tower, 250 MB", (227, 227, 3))
+def _alexnet() -> Network:
+    layers = _keras().layers
+    return _from_keras(
+        _keras().Sequential(
+            [
+                layers.Input((227, 227, 3)),
+                layers.Conv2D(96, 11, strides=4, activation="relu", name="conv1"),
+                layers.MaxPooling2D(3, 2),
+                layers.Conv2D(256, 5, padding="same", activation="relu", name="conv2"),
+                layers.MaxPooling2D(3, 2),
+                layers.Conv2D(384, 3, padding="same", activation="relu", name="conv3"),
+                layers.Conv2D(384, 3, padding="same", activation="relu", name="conv4"),
+                layers.Conv2D(256, 3, padding="same", activation="relu", name="conv5"),
+                layers.MaxPooling2D(3, 2),
+                layers.Flatten(),
+                layers.Dense(4096, activation="relu", name="fc6"),
+                layers.Dropout(0.5),
+                layers.Dense(4096, activation="relu", name="fc7"),
+                layers.Dropout(0.5),
+                layers.Dense(1000, name="fc8"),
+            ]
+        )
+    )
+
+
+def _application(name: str) -> Network:
+    make = getattr(_keras().applications, name)
+    return _from_keras(make(weights=None, classifier_activation=None))
+
+
+@register_model("vgg16", "VGG16 of tf_keras, 553 MB", (224, 224, 3))
+def _vgg16() -> Network:
+    return _application("VGG16")
+
+
+@register_model("inception_v3", "InceptionV3 of tf_keras, 95 MB", (299, 299, 3))
+def _inception_v3() -> Network:
+    return _application("InceptionV3")
+
+
+@register_model("resnet50", "ResNet50 of tf_keras, 102 MB", (224, 224, 3))
+def _resnet50() -> Network:
+    return _application("ResNet50")
+
+
+@register_model("resnet152", "ResNet152 of tf_keras, 241 MB", (224, 224, 3))
+def _resnet152() -> Network:
+    return _application("ResNet152")

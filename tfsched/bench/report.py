@@ -1,0 +1,128 @@
+"""Turns a measurement into the result object, a table and notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tfsched.bench.links import format_bandwidth
+from tfsched.bench.runner import COMPUTE, PULL, PUSH, Measurement
+from tfsched.ordering import metrics
+
+BASELINE = "vanilla"
+
+
+def bounds_of(bounds_s: dict[str, list[float]]) -> dict[str, float | None]:
+    """The bounds (s) from the medians of the parts that ran alone.
+
+    lower = the busiest resource: computing, pulling or pushing (a link carries both directions at
+    once). upper = all of them one after another. In phase forward nothing is pushed, so these are
+    max(compute, communication) and compute + communication. `communication_s` is the busier
+    direction; `pull_s` and `push_s` are the two.
+    """
+    compute_s = float(np.median(bounds_s[COMPUTE]))
+    pull_s = float(np.median(bounds_s[PULL]))
+    push_s = float(np.median(bounds_s[PUSH])) if bounds_s.get(PUSH) else None
+    communication_s = max(pull_s, push_s or 0.0)
+    return {
+        "compute_s": compute_s,
+        "communication_s": communication_s,
+        "lower_s": max(compute_s, communication_s),
+        "upper_s": compute_s + pull_s + (push_s or 0.0),
+        "pull_s": pull_s,
+        "push_s": push_s,
+    }
+
+
+def _summary(
+    steps_s: Sequence[float],
+    finishes_s: list[list[float]],
+    bounds: dict[str, Any],
+    baseline_s: float | None,
+    samples_per_step: int,
+) -> dict[str, Any]:
+    median_s = float(np.median(steps_s))
+    p95_s = float(np.percentile(steps_s, 95))
+    return {
+        "median_s": median_s,
+        "p95_s": p95_s,
+        "steps_s": [float(step_s) for step_s in steps_s],
+        "efficiency": metrics.efficiency(bounds["upper_s"], bounds["lower_s"], median_s),
+        "ratio_to_vanilla": None if baseline_s is None else baseline_s / median_s,
+        "straggler": metrics.straggler_effect(finishes_s),
+        "p95_over_p50": p95_s / median_s,
+        "bound_ratio": median_s / bounds["lower_s"],
+        "throughput": samples_per_step / median_s,
+    }
+
+
+def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, Any]:
+    """The JSON object of one model; `facts` holds model, phase, ps, workers, batch and the like."""
+    bounds = bounds_of(measurement.bounds_s)
+    vanilla_s = measurement.steps_s.get(BASELINE)
+    baseline_s = None if vanilla_s is None else float(np.median(vanilla_s))
+    return {
+        **facts,
+        "settings": {
+            name: _summary(
+                steps_s,
+                measurement.finishes_s[name],
+                bounds,
+                baseline_s,
+                facts["batch"] * facts["workers"],
+            )
+            for name, steps_s in measurement.steps_s.items()
+        },
+        "bounds": bounds,
+    }
+
+
+def _number(value: float | None, form: str = "{:.3f}") -> str:
+    return "-" if value is None or math.isnan(value) else form.format(value)
+
+
+def table_of(result: dict[str, Any]) -> Table:
+    """The table of one model."""
+    title = (
+        f"{result['model']} {result['phase']}, batch {result['batch']}, {result['ps']} PS + "
+        f"{result['workers']} worker(s), {format_bandwidth(result['bandwidth_bps'])}, link "
+        f"{result['link']}, TensorFlow {result['tensorflow']}"
+    )
+    bounds = result["bounds"]
+    push = "" if bounds.get("push_s") is None else f", push {bounds['push_s']:.3f} s"
+    caption = (
+        f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "
+        f"(compute alone {bounds['compute_s']:.3f} s, "
+        f"communication alone {bounds['communication_s']:.3f} s{push})"
+    )
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("setting")
+    for heading in (
+        *("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower", "straggler", "samples/s"),
+    ):
+        table.add_column(heading, justify="right")
+    for name, row in result["settings"].items():
+        table.add_row(
+            name,
+            _number(row["median_s"]),
+            _number(row["p95_s"]),
+            _number(row["p95_over_p50"]),
+            _number(row["ratio_to_vanilla"], "{:.2f}"),
+            _number(row["efficiency"], "{:.2f}"),
+            _number(row["bound_ratio"]),
+            _number(row["straggler"], "{:.1%}"),
+            _number(row["throughput"], "{:.1f}"),
+        )
+    return table
+
+
+def print_result(result: dict[str, Any], console: Console) -> None:
+    """Prints the table and the notes."""
+    console.print(table_of(result))
+    for note in result.get("notes", []):
+        console.print(f"note: {note}", highlight=False)

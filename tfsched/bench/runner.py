@@ -1,0 +1,213 @@
+"""Measures settings and bounds step by step in turns, so that all meet the same conditions."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from tfsched.bench.batch import BatchFit, find_batch
+from tfsched.bench.cluster import Cluster
+from tfsched.bench.errors import BenchError
+from tfsched.bench.settings import STOCK, Setting
+
+COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
+_TRACED_STEPS = 5
+_PROBES = 3
+
+Progress = Callable[[str, int, int], None]
+"""Told (what, steps done, steps in all)."""
+
+
+@dataclasses.dataclass
+class Measurement:
+    """What was measured, in seconds, one entry a round.
+
+    Attributes:
+        steps_s: wall time of each step, by setting.
+        finishes_s: time from each step's start until each worker finished, by setting.
+        bounds_s: the same rounds' times for COMPUTE, PULL and, in phase train, PUSH.
+    """
+
+    steps_s: dict[str, list[float]]
+    finishes_s: dict[str, list[list[float]]]
+    bounds_s: dict[str, list[float]]
+
+
+class Runner:
+    """Prepares and measures one model on a running cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        model: str,
+        phase: str,
+        settings: list[Setting],
+        seed: int,
+        warmup: int,
+        progress: Progress,
+    ) -> None:
+        self._cluster = cluster
+        self._model = {"model": model, "phase": phase, "seed": seed}
+        self._settings = settings
+        self._warmup = warmup
+        self._progress = progress
+        # The bounds need no tfsched, but on an emulated link only its servers limit transfers.
+        protocols = cluster.protocols
+        self._bounds_protocol = STOCK if STOCK in protocols else protocols[0]
+        self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
+
+    def choose_batch(self, batch: int | None) -> BatchFit | None:
+        """Builds everything for `batch`; with None, first finds the batch that balances times."""
+        fit = None
+        if batch is None:
+            fit = self._find_batch()
+            batch = fit.batch
+        else:
+            self._build("step", batch)
+            self._build("communication", None)
+            self._open_communication()
+        self._build("step", batch)
+        self._build("compute", batch)
+        self._open(COMPUTE, "compute")
+        return fit
+
+    def _build(self, graph: str, batch: int | None) -> None:
+        self._cluster.call(do="build", graph=graph, batch=batch, **self._model)
+
+    def _open(self, session: str, graph: str, plain: bool = False) -> None:
+        self._cluster.call(
+            do="open", session=session, graph=graph, protocol=self._bounds_protocol, plain=plain
+        )
+
+    def _open_communication(self) -> None:
+        for session in self._bounds[1:]:
+            self._open(session, "communication", plain=True)
+
+    def _find_batch(self) -> BatchFit:
+        self._progress("choosing the batch", 0, 8)
+        self._build("step", 1)
+        self._build("communication", None)
+        self._open_communication()
+        target_s = max(self._probe(session) for session in self._bounds[1:])
+        self._build("compute", None)
+        self._open(COMPUTE, "compute")
+        done = 1
+
+        def measure(batch: int) -> float:
+            nonlocal done
+            self._progress(f"choosing the batch: {batch}?", done, 8)
+            done += 1
+            return self._probe(COMPUTE, batch)
+
+        fit = find_batch(measure, target_s)
+        self._progress("choosing the batch", 8, 8)
+        return fit
+
+    def _probe(self, session: str, batch: int | None = None) -> float:
+        """Median seconds of a few runs after two that warm up."""
+        request = {"session": session, "fetch": _fetch(session), "batch": batch}
+        self._cluster.call(do="run", count=2, **request)
+        steps_s = self._cluster.call(do="run", count=_PROBES, **request)["steps_s"]
+        return float(np.median(steps_s))
+
+    def open_settings(self) -> None:
+        """Opens and warms up a session for each setting; makes plans for those that need one."""
+        total = len(self._settings) + 1
+        for number, setting in enumerate(self._settings):
+            self._progress(f"warming up {setting.name}", number, total)
+            options = dict(setting.options or {})
+            plan = self._plan(setting) if setting.needs_plan else None
+            try:
+                if plan is not None:
+                    options["plan"] = plan
+                self._open_setting(setting.name, setting, options)
+                self._warm_up(setting.name)
+            finally:
+                if plan is not None:
+                    with contextlib.suppress(OSError):
+                        os.unlink(plan)
+        self._progress("warming up the bounds", total - 1, total)
+        for session in self._bounds:
+            self._warm_up(session)
+        self._progress("warming up", total, total)
+
+    def _open_setting(self, session: str, setting: Setting, options: dict[str, object]) -> None:
+        self._cluster.call(
+            do="open",
+            session=session,
+            graph="step",
+            protocol=setting.protocol,
+            options=None if setting.options is None else options,
+        )
+
+    def _warm_up(self, session: str) -> None:
+        if self._warmup:
+            fetch = _fetch(session)
+            self._cluster.call(do="run", session=session, fetch=fetch, count=self._warmup)
+
+    def _plan(self, setting: Setting) -> str:
+        """Path of a plan made from steps traced under an ordering that needs no times."""
+        assert setting.options is not None
+        session = f"{setting.name} (traced)"
+        self._open_setting(session, setting, {**setting.options, "ordering": "tio"})
+        self._warm_up(session)
+        answer = self._cluster.call(
+            do="plan",
+            session=session,
+            algorithm=setting.options["ordering"],
+            steps=_TRACED_STEPS,
+        )
+        self._cluster.call(do="close", session=session)
+        return str(answer["plan"])
+
+    def measure(self, rounds: int) -> Measurement:
+        """Runs rounds in which every setting and bound takes one step, in rotated order."""
+        names = [setting.name for setting in self._settings]
+        turns = names + self._bounds
+        result = Measurement(
+            {name: [] for name in names},
+            {name: [] for name in names},
+            {name: [] for name in self._bounds},
+        )
+        total = rounds * len(turns)
+        for number in range(rounds):
+            # Rotating keeps any step from always following the same neighbour.
+            first = number % len(turns)
+            for place, session in enumerate(turns[first:] + turns[:first]):
+                self._progress(f"measuring {session}", number * len(turns) + place, total)
+                answer = self._cluster.call(
+                    do="run", session=session, fetch=_fetch(session), count=1
+                )
+                step_s = answer["steps_s"][0]
+                if session in result.bounds_s:
+                    result.bounds_s[session].append(step_s)
+                    continue
+                result.steps_s[session].append(step_s)
+                result.finishes_s[session].append(answer["finishes_s"][0])
+        self._progress("measuring", total, total)
+        return result
+
+    def sample(self, session: str, count: int) -> list[dict[str, object]]:
+        """Traces `count` steps of a setting: the op times and makespan of each."""
+        samples = []
+        for number in range(count):
+            self._progress(f"tracing {session}", number, count)
+            samples.append(self._cluster.call(do="sample", session=session))
+        self._progress(f"tracing {session}", count, count)
+        return samples
+
+
+def _fetch(session: str) -> str:
+    return {PULL: "pull", PUSH: "push"}.get(session, "step")
+
+
+def check_rounds(steps: int, warmup: int) -> None:
+    """Refuses step counts that measure nothing."""
+    if steps < 1:
+        raise BenchError(f"--steps is {steps}: measure at least 1 step")
+    if warmup < 0:
+        raise BenchError(f"--warmup is {warmup}: give 0 or more steps")

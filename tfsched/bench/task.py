@@ -1,0 +1,115 @@
+"""One task of the bench's cluster: hosts its servers and, as the chief, runs steps on request.
+
+Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON object with `clusters`
+(protocol -> cluster), `job`, `task`, `intra_op_threads` and `inter_op_threads`. Talks JSON lines:
+one answer on stdout for every request on stdin. Ends with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import IO, Any
+
+from tfsched.bench.errors import BenchError
+from tfsched.bench.settings import TFSCHED
+
+
+def _start_servers(spec: dict[str, Any]) -> dict[str, Any]:
+    import tensorflow as tf
+
+    if TFSCHED in spec["clusters"]:
+        # Registers the protocol, and tells in one sentence if the library cannot be loaded.
+        import tfsched
+
+        tfsched.load()
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=spec["intra_op_threads"],
+        inter_op_parallelism_threads=spec["inter_op_threads"],
+    )
+    return {
+        protocol: tf.distribute.Server(
+            cluster,
+            job_name=spec["job"],
+            task_index=spec["task"],
+            protocol=protocol,
+            config=config,
+        )
+        for protocol, cluster in spec["clusters"].items()
+    }
+
+
+def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
+    def answer(content: dict[str, Any]) -> None:
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
+
+    try:
+        servers = _start_servers(spec)
+        chief = None
+        if spec["job"] == "worker" and spec["task"] == 0:
+            from tfsched.bench.chief import Chief
+
+            chief = Chief(
+                {protocol: server.target for protocol, server in servers.items()},
+                ps=len(spec["clusters"][next(iter(servers))]["ps"]),
+                workers=len(spec["clusters"][next(iter(servers))]["worker"]),
+                intra_op_threads=spec["intra_op_threads"],
+                inter_op_threads=spec["inter_op_threads"],
+            )
+    except Exception as error:  # the parent has to hear of any failure
+        traceback.print_exc()
+        answer({"error": _sentence(error)})
+        return
+    import tensorflow as tf
+
+    answer({"ready": True, "tensorflow": tf.__version__})
+    for line in requests:
+        try:
+            if chief is None:
+                raise BenchError("only worker 0 answers requests")
+            answer(chief.handle(json.loads(line)))
+        except Exception as error:  # as above; the traceback goes to the task's log
+            traceback.print_exc()
+            answer({"error": _sentence(error)})
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, BenchError):
+        return str(error)
+    # TensorFlow's messages begin with a heading and end with the graph's history.
+    lines = [line.strip() for line in str(error).splitlines() if not line.rstrip().endswith(":")]
+    reason = next(filter(None, lines), repr(error))
+    return f"worker 0 could not go on ({type(error).__name__}): {reason}"
+
+
+def _end_with_parent() -> None:
+    """Ends the task when its parent is gone, even while a request hangs."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> None:
+    """Runs one task until its parent closes stdin."""
+    # TensorFlow and its libraries print as they like: keep stdout for answers only.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _end_with_parent()
+    _serve(json.loads(sys.argv[1]), sys.stdin, answers)
+    # A server cannot be stopped from Python, and an orderly exit may wait for its peers for ever.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Network namespaces joined by rate-limited links: one host each, removed on every exit path."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType, TracebackType
+from typing import Any
+
+from tfsched.bench.errors import BenchError
+
+_COMMAND_TIMEOUT_S = 20.0
+_NAME = re.compile(r"^tfs(\d+)-\d+-")
+_serials = itertools.count()
+
+
+def _call(*argv: str) -> str:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BenchError(f"`{' '.join(argv)}` did not run ({error}): use --link none") from error
+    if done.returncode:
+        raise BenchError(
+            f"`{' '.join(argv)}` failed ({done.stderr.strip() or done.returncode}): use --link "
+            "emulated or none on this machine"
+        )
+    return done.stdout
+
+
+def _burst_bytes(bandwidth_bps: float) -> int:
+    # A bucket must hold what the link carries between two timer ticks (4 ms at 250 Hz), but 256 kB
+    # is enough up to 1 Gbit/s in practice: a larger one would let short transfers pass unlimited.
+    return max(256_000, int(bandwidth_bps / 8 / 1000))
+
+
+def stop_process(process: subprocess.Popen[Any], grace_s: float = 2.0) -> None:
+    """Ends a process and its own group: asks, then kills, and reaps it."""
+    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10.0)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            pass
+        try:
+            process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            continue
+        if number == signal.SIGTERM:
+            # The leader is gone; children that ignored the signal are not.
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return
+
+
+class Hosts:
+    """Several hosts that are all this machine's loopback; the interface every testbed offers."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        self._processes: list[subprocess.Popen[Any]] = []
+
+    def address(self, host: str) -> str:
+        """The address at which the other hosts reach `host`."""
+        del host
+        return "127.0.0.1"
+
+    def exec(self, host: str, argv: Sequence[str], **popen: Any) -> subprocess.Popen[Any]:
+        """Starts `argv` on `host` in a process group of its own; ended when the testbed closes."""
+        process = subprocess.Popen([*self._prefix(host), *argv], start_new_session=True, **popen)
+        self._processes.append(process)
+        return process
+
+    def _prefix(self, host: str) -> list[str]:
+        if host not in self.names:
+            raise KeyError(host)
+        return []
+
+    def close(self) -> None:
+        """Ends every process started with `exec`."""
+        for process in self._processes:
+            stop_process(process)
+        self._processes.clear()
+
+    def __enter__(self) -> Hosts:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Testbed(Hosts):
+    """One namespace a host, each behind its own link to one bridge; a context manager.
+
+    Both ends of a link are limited, so `bandwidth_bps` holds in either direction at once, as on a
+    switched full-duplex network. Interfaces are made inside the namespaces and never appear in the
+    machine's own network. SIGTERM ends the program through its context managers while one is open.
+    """
+
+    __test__ = False  # the name only looks like a test class
+
+    def __init__(self, names: Sequence[str], bandwidth_bps: float | None = None) -> None:
+        super().__init__(names)
+        if len(names) > 200:
+            raise BenchError(f"{len(names)} hosts are too many for one testbed: use at most 200")
+        self._bandwidth_bps = bandwidth_bps
+        self._prefix_name = f"tfs{os.getpid()}-{next(_serials)}-"
+        self._made: list[str] = []
+        self._old_handler: Any = None
+        self._owner = os.getpid()
+
+    def namespace(self, host: str) -> str:
+        """The name of a host's namespace."""
+        return self._prefix_name + host
+
+    def address(self, host: str) -> str:
+        return f"10.213.77.{self.names.index(host) + 1}"
+
+    def _prefix(self, host: str) -> list[str]:
+        super()._prefix(host)
+        return ["ip", "netns", "exec", self.namespace(host)]
+
+    def __enter__(self) -> Testbed:
+        remove_stale()
+        atexit.register(self.close)
+        if threading.current_thread() is threading.main_thread():
+            self._old_handler = signal.signal(signal.SIGTERM, _exit_on_signal)
+        try:
+            bridge = self._add_namespace("br")
+            _call("ip", "-n", bridge, "link", "add", "br0", "type", "bridge")
+            _call("ip", "-n", bridge, "link", "set", "br0", "up")
+            for host in self.names:
+                self._connect(host, bridge)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _add_namespace(self, suffix: str) -> str:
+        name = self._prefix_name + suffix
+        self._made.append(name)  # first, so that an interrupt in between still removes it
+        _call("ip", "netns", "add", name)
+        _call("ip", "-n", name, "link", "set", "lo", "up")
+        return name
+
+    def _connect(self, host: str, bridge: str) -> None:
+        name = self._add_namespace(host)
+        port = f"port{self.names.index(host)}"
+        _call(
+            *("ip", "-n", name, "link", "add", "eth0", "type", "veth"),
+            *("peer", "name", port, "netns", bridge),
+        )
+        _call("ip", "-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+        _call("ip", "-n", bridge, "link", "set", port, "master", "br0")
+        for namespace, device in ((name, "eth0"), (bridge, port)):
+            if self._bandwidth_bps is not None:
+                burst_bytes = _burst_bytes(self._bandwidth_bps)
+                _call(
+                    *("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf"),
+                    *("rate", f"{int(self._bandwidth_bps)}bit"),
+                    *("burst", f"{burst_bytes}", "latency", "50ms"),
+                )
+            _call("ip", "-n", namespace, "link", "set", device, "up")
+
+    def close(self) -> None:
+        """Ends the processes and removes the namespaces; may be called more than once."""
+        if os.getpid() != self._owner:  # a forked child must not take its parent's network away
+            return
+        super().close()
+        while self._made:
+            _remove(self._made[-1])  # stays listed until it is gone, should a signal interrupt this
+            self._made.pop()
+        atexit.unregister(self.close)
+        if self._old_handler is not None:
+            signal.signal(signal.SIGTERM, self._old_handler)
+            self._old_handler = None
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise SystemExit(128 + number)
+
+
+def _remove(name: str) -> None:
+    try:
+        _call("ip", "netns", "del", name)
+    except BenchError:
+        pass  # interrupted before it was made
+
+
+def remove_stale() -> None:
+    """Removes namespaces whose owner was killed before it could do so itself."""
+    for line in _call("ip", "netns", "list").splitlines():
+        match = _NAME.match(line)
+        if match and not os.path.exists(f"/proc/{match.group(1)}"):
+            _remove(line.split()[0])
+
+
+def netns_available() -> tuple[bool, str]:
+    """Whether limited namespaces can be made here; if not, a sentence saying why."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return False, "network namespaces need root: run as root or use --link emulated"
+    for tool in ("ip", "tc"):
+        if shutil.which(tool) is None:
+            return False, f"`{tool}` is not installed: apt install iproute2"
+    try:
+        with Testbed(["probe"], bandwidth_bps=1e9):
+            pass
+    except BenchError as error:
+        return False, str(error)
+    return True, "network namespaces with limited links work"
+
+
+def wait_until(condition: Any, timeout_s: float, poll_s: float = 0.05) -> bool:
+    """Polls `condition()` until it holds; False once `timeout_s` have passed."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(poll_s)
+    return True

@@ -1,0 +1,79 @@
+"""The command line: finds the command, runs it, turns a user's mistake into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tfsched.commands.flags import CommandFlags, UsageError
+from tfsched.version import __version__
+
+# name -> what it does. Each is a module of tfsched.commands with define(flags) and run(flags, arguments) -> exit code.
+COMMANDS = {
+    "doctor": "checks that tfsched works on this machine, line by line, with the remedy",
+    "bench": "trains a model on a cluster of this machine under several settings and compares them",
+    "trace": "records step traces of a script or of a bench model",
+    "order": "turns a trace or a DAG into a plan",
+    "timeline": "draws a trace for Perfetto",
+}
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def usage() -> str:
+    rows = [f"tfsched {__version__}: schedules the communication of distributed TensorFlow", ""]
+    rows += [f"  tfsched {name:<9} {summary}" for name, summary in COMMANDS.items()]
+    rows += ["", "'tfsched COMMAND --help' lists a command's flags; each can also be set by an environment variable."]
+    return "\n".join(rows)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns the exit code: 0, 1 (it failed), 2 (a mistake in what was asked), 130."""
+    if not arguments or arguments[0] in ("help", "-h", "--help", "-help"):
+        print(usage())
+        return OK if arguments else USAGE
+    if arguments[0] in ("version", "--version"):
+        print(__version__)
+        return OK
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            raise UsageError(f"{name!r} is no command of tfsched; the commands are {', '.join(COMMANDS)}.")
+        command = importlib.import_module(f"tfsched.commands.{name}")
+        flags = CommandFlags(name)
+        command.define(flags)
+        own = rest[: rest.index("--")] if "--" in rest else rest
+        if any(argument in ("--help", "-h", "-help", "--helpfull") for argument in own):
+            print(flags.help(COMMANDS[name]))
+            return OK
+        return int(command.run(flags, flags.parse(rest)))
+    except KeyboardInterrupt:
+        print("tfsched: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except ValueError as error:
+        # TfschedError, DagError, PlanError, ...: one sentence each. Any other ValueError is a fault of ours.
+        if type(error) is ValueError or isinstance(error, UnicodeError):
+            raise
+        print(f"tfsched: {error}", file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:
+        # The reader of a pipe (head) has gone; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def main() -> None:
+    """The console script."""
+    # TensorFlow's start-up messages drown ours; whoever wants them sets the variable.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # TensorFlow's servers have no way to stop; their threads must not see the interpreter being torn down.
+    os._exit(code) if "tensorflow" in sys.modules else sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of the command line, one file each. May import every part of tfsched; nothing but tfsched.cli imports it."""

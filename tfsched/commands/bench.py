@@ -1,0 +1,64 @@
+"""``tfsched bench``: a real cluster on this machine, several settings in one run."""
+
+from __future__ import annotations
+
+from tfsched.commands.flags import CommandFlags, UsageError
+
+
+def define(flags: CommandFlags) -> None:
+    flags.strings("model", "mlp24", "models to train, one after another: seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152")
+    flags.integer("ps", 1, "parameter servers, one host each", lower=1)
+    flags.integer("workers", 1, "workers, one host each", lower=1)
+    flags.string("bandwidth", "1gbit", 'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"')
+    flags.choice(
+        "link",
+        "auto",
+        ["netns", "emulated", "none", "auto"],
+        "netns: a network namespace a host (root); emulated: paced inside the sender; none: loopback; auto: netns, else emulated",
+    )
+    flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
+    flags.strings("settings", "vanilla,tio,tao", "presets to compare, interleaved")
+    flags.string("batch", "auto", "samples a worker and step; auto: computing takes as long as communicating")
+    flags.integer("steps", 20, "measured steps of each setting", lower=1)
+    flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
+    flags.string("json", "", "write the result to this file")
+    flags.string("plot", "", "draw the result into this PNG")
+    flags.integer("seed", 0, "of initial values and inputs", lower=0)
+    flags.boolean("claims", False, "check the TicTac paper's claims: R^2 of E against step time, CDF of step times")
+    flags.integer("claims_steps", 200, "traced steps of vanilla for --claims", lower=2)
+    flags.integer("intra_op_threads", 1, "threads of one op", lower=1)
+    flags.integer("inter_op_threads", 4, "ops at once in a task", lower=1)
+    flags.number("timeout_s", 300.0, "limit of each request to the cluster, in seconds", lower=1.0)
+    flags.boolean("quiet", False, "no progress and no table, only files")
+
+
+def run(flags: CommandFlags, arguments: list[str]) -> int:
+    from tfsched.bench.command import BenchConfig
+    from tfsched.bench.command import run as run_bench
+
+    if arguments:
+        raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
+    run_bench(
+        BenchConfig(
+            models=flags.model,
+            ps=flags.ps,
+            workers=flags.workers,
+            bandwidth=flags.bandwidth,
+            link=flags.link,
+            phase=flags.phase,
+            settings=flags.settings,
+            batch=flags.batch,
+            steps=flags.steps,
+            warmup=flags.warmup,
+            json=flags.json or None,
+            plot=flags.plot or None,
+            quiet=flags.quiet,
+            claims=flags.claims,
+            claims_steps=flags.claims_steps,
+            seed=flags.seed,
+            intra_op_threads=flags.intra_op_threads,
+            inter_op_threads=flags.inter_op_threads,
+            timeout_s=flags.timeout_s,
+        )
+    )
+    return 0

@@ -1,0 +1,82 @@
+"""Reads and writes the commands' files through tf.io.gfile, so they may be local, on s3:// or on hdfs://."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+from typing import Any
+
+from tfsched.commands.quiet import import_tensorflow
+from tfsched.errors import TfschedError
+from tfsched.ordering import Dag
+
+
+class FileError(TfschedError):
+    """A file that cannot be read or written."""
+
+
+def open_file(path: str, mode: str) -> Any:
+    """Like ``open``. Local files need no TensorFlow; others need the file system's plug-in (extra ``io``)."""
+    if "://" not in path:
+        return pathlib.Path(path).open(mode)
+    import_tensorflow()
+    import tensorflow as tf
+
+    try:
+        import tensorflow_io  # noqa: F401  (registers s3://, hdfs://, ...)
+    except (ImportError, NotImplementedError, OSError) as error:
+        known = set(tf.io.gfile.get_registered_schemes())
+        if path.partition("://")[0] not in known:
+            reason = str(error).splitlines()[0]
+            raise FileError(
+                f"{path} is on a file system that TensorFlow {tf.__version__} does not know ({reason}); install tfsched[io] "
+                "on TensorFlow 2.16.2, or copy the file here."
+            ) from None
+    return tf.io.gfile.GFile(path, mode)
+
+
+def read_bytes(path: str) -> bytes:
+    try:
+        with open_file(path, "rb") as file:
+            content = file.read()
+        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else bytes(content)
+    except (TfschedError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # OSError here, tf.errors.OpError for the remote ones
+        raise FileError(f"{path} cannot be read ({_reason(error)}); check the path.") from None
+
+
+def write_text(path: str, text: str) -> None:
+    try:
+        with open_file(path, "w") as file:
+            file.write(text)
+    except (TfschedError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise FileError(f"{path} cannot be written ({_reason(error)}); check the directory and its permissions.") from None
+
+
+def read_json(path: str) -> Any:
+    content = read_bytes(path)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is not JSON ({_reason(error)}); give a trace or a DAG in the format of docs/dag-format.md.") from None
+
+
+def read_dag_or_trace(path: str) -> Any:
+    """A Dag or a StepTrace, by the file's "format"."""
+    data = read_json(path)
+    kind = data.get("format") if isinstance(data, dict) else None
+    if isinstance(kind, str) and kind.startswith("tfsched-trace/"):
+        import_tensorflow()
+        from tfsched.tracing import StepTrace
+
+        return StepTrace.from_json(data)
+    return Dag.from_json(data)
+
+
+def _reason(error: BaseException) -> str:
+    strerror = getattr(error, "strerror", None)
+    return str(strerror or (str(error).splitlines() or [type(error).__name__])[0])

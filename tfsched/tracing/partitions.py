@@ -1,0 +1,83 @@
+"""Joins the partition graphs of a traced step back into one placed graph, and names its transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tensorflow.core.framework import graph_pb2
+
+from tfsched.grappler.graph import split_input, task_of
+from tfsched.grappler.proxies import strip_proxies
+from tfsched.grappler.transfers import PROXY_OP
+
+_SENDS = {"_Send", "_HostSend"}
+_RECVS = {"_Recv", "_HostRecv"}
+
+
+class Key(NamedTuple):
+    """What the runtime's transfer events name a transfer by."""
+
+    tensor_name: str
+    send_device: str
+    recv_device: str
+
+
+def key_of(node: Any) -> Key:
+    """The key of a _Send or _Recv node."""
+    return Key(
+        node.attr["tensor_name"].s.decode(), node.attr["send_device"].s.decode(), node.attr["recv_device"].s.decode()
+    )
+
+
+def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
+    """Undoes the partitioning, and tfsched's own proxies with it.
+
+      before                                       after
+
+      PS: Read ─► TfschedProxy ─► _Send            PS: Read ─────► worker: MatMul
+      worker: _Recv ─► MatMul
+
+    Args:
+      partitions: GraphDefs, one a device, as ``RunMetadata.partition_graphs`` has them.
+
+    Returns:
+      A placed GraphDef, and for each transfer between tasks its name in Plans.
+    """
+    sent: dict[Key, str] = {}
+    received: dict[str, Key] = {}
+    nodes: list[Any] = []
+    behind: dict[str, str] = {}
+    for partition in partitions:
+        for node in partition.node:
+            if node.op in _SENDS:
+                if node.input and not node.attr["client_terminated"].b:
+                    sent[key_of(node)] = node.input[0]
+            elif node.op in _RECVS:
+                received[node.name] = key_of(node)
+            else:
+                nodes.append(node)
+                if node.op == PROXY_OP:
+                    behind[node.name] = node.input[0]
+    graph = graph_pb2.GraphDef()
+    for node in nodes:
+        copy = graph.node.add()
+        copy.CopyFrom(node)
+        del copy.input[:]
+        for text in node.input:
+            key = received.get(split_input(text)[0])
+            if key is None:
+                copy.input.append(text)
+            elif key in sent:
+                source = sent[key]
+                copy.input.append("^" + split_input(source)[0] if text.startswith("^") else source)
+            # else: fed by the client, not by another partition
+        copy.input.sort(key=lambda text: text.startswith("^"))  # data first, as GraphDefs want it; sorting is stable
+    strip_proxies(graph)
+    names: dict[Key, str] = {}
+    for key, source in sent.items():
+        receiver = task_of(key.recv_device)
+        if task_of(key.send_device) != receiver:
+            name, port = split_input(behind.get(split_input(source)[0], source))
+            names[key] = f"{name}:{max(port, 0)}@{receiver}"
+    return graph, names

@@ -1,0 +1,254 @@
+"""A step trace: what ran in some steps of a session and when, with a file format of its own."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gzip
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2
+
+from tfsched.errors import TfschedError
+from tfsched.grappler.dags import dag_of_placed_graph
+from tfsched.grappler.graph import GraphView, task_of
+from tfsched.grappler.transfers import find_transfers
+from tfsched.ordering import Dag, Plan, TimeOracle, make_plan
+
+FORMAT = "tfsched-trace/1"
+
+
+class TraceError(TfschedError):
+    """A trace that cannot be read or used."""
+
+
+@dataclasses.dataclass
+class TracedStep:
+    """One step. All times are Unix time in microseconds.
+
+    Attributes:
+      start_us: before the step was asked for.
+      end_us: after its results were there.
+      ops: node name -> (start_us, duration_us), of all tasks.
+      transfers: transfer name -> (requested_us, arrived_us), as the receiver saw it.
+      sends: rows of ``tfsched.transfers()`` of the step, of those tasks that have the scheduler.
+    """
+
+    start_us: int
+    end_us: int
+    ops: dict[str, tuple[int, int]]
+    transfers: dict[str, tuple[int, int]]
+    sends: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    @property
+    def makespan_us(self) -> int:
+        """From the first op's start to the last op's end, in µs: the step without the client's share."""
+        begin = min((start for start, _ in self.ops.values()), default=self.start_us)
+        end = max((start + duration for start, duration in self.ops.values()), default=self.end_us)
+        return end - begin
+
+    def service_times_us(self, links: Mapping[str, str]) -> dict[str, float]:
+        """How long each transfer had its link for itself, in µs.
+
+        The runtime's event lasts from the request to the arrival, waiting included. Transfers of one link pass it one after
+        the other, so the k-th to arrive took end_k - max(end_(k-1), request_k).
+
+        Args:
+          links: transfer name -> link.
+        """
+        last_end: dict[str, int] = {}
+        times: dict[str, float] = {}
+        for name, (requested, arrived) in sorted(self.transfers.items(), key=lambda item: item[1][1]):
+            link = links.get(name, "")
+            times[name] = float(max(arrived - max(last_end.get(link, 0), requested), 0))
+            last_end[link] = arrived
+        return times
+
+
+@dataclasses.dataclass
+class StepTrace:
+    """Steps of one graph.
+
+    Attributes:
+      nodes: (name, op, device, inputs) of the placed graph as it ran, without proxies.
+      sizes: transfer name -> bytes, where known.
+      links: transfer name -> "sender>receiver".
+      steps: the steps, oldest first.
+      tensorflow: the version it was recorded with.
+    """
+
+    nodes: list[tuple[str, str, str, list[str]]]
+    sizes: dict[str, int]
+    links: dict[str, str]
+    steps: list[TracedStep]
+    tensorflow: str = ""
+
+    def graph(self) -> Any:
+        """The placed graph as a GraphDef without attributes."""
+        graph = graph_pb2.GraphDef()
+        for name, op, device, inputs in self.nodes:
+            graph.node.add(name=name, op=op, device=device, input=inputs)
+        return graph
+
+    def receivers(self) -> list[str]:
+        """The tasks that something is sent to, those that compute most first."""
+        tasks = {link.partition(">")[2] for link in self.links.values()}
+        ops = collections.Counter(task_of(device) for _, _, device, _ in self.nodes)
+        return sorted(tasks, key=lambda task: (-ops[task], task))
+
+    def oracle(self) -> TimeOracle:
+        """The least time of each op and transfer over all steps (TicTac, section 5, "Time Oracle")."""
+        rows: list[dict[str, float]] = []
+        for step in self.steps:
+            times = {name: float(duration) for name, (_, duration) in step.ops.items()}
+            times.update(step.service_times_us(self.links))
+            rows.append(times)
+        return TimeOracle.from_steps(rows)
+
+    def dag(self, receiver: str | None = None) -> Dag:
+        """The DAG of one receiver's partition, with the oracle's times.
+
+        Args:
+          receiver: a task; None means the first of :meth:`receivers`.
+
+        Raises:
+          TraceError: nothing was sent to it.
+        """
+        known = self.receivers()
+        if receiver is None and known:
+            receiver = known[0]
+        if receiver not in known:
+            raise TraceError(
+                f"The trace has no transfer to {receiver or 'any task'}; the receivers are {', '.join(known) or 'none'}."
+            )
+        assert receiver is not None
+        view = GraphView(self.graph())
+        needed = [True] * len(view.nodes)
+        bare = dag_of_placed_graph(view, needed, find_transfers(view, needed, classify=False), receiver)
+        oracle = self.oracle()
+        ops = [
+            op._replace(time_us=oracle.time_us(op.name, 0.0), size_bytes=self.sizes.get(op.name))
+            for op in bare.ops
+        ]
+        return Dag(bare.resources.values(), ops)
+
+    def plan(self, algorithm: str, seed: int = 0) -> Plan:
+        """The Plan of an ordering for all receivers.
+
+        Args:
+          algorithm: the name of a registered ordering.
+          seed: for orderings that draw.
+
+        Raises:
+          TraceError: the trace has no transfers.
+          OrderingError: no ordering has that name.
+        """
+        if not self.receivers():
+            raise TraceError("The trace has no transfers between tasks; trace a step of a graph that spans several tasks.")
+        priorities: dict[str, float] = {}
+        for receiver in self.receivers():
+            priorities.update(make_plan(self.dag(receiver), algorithm, seed=seed).priorities)
+        return Plan(algorithm, priorities, {"tensorflow": self.tensorflow, "steps": len(self.steps)})
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; see docs/trace-format.md."""
+        return {
+            "format": FORMAT,
+            "tensorflow": self.tensorflow,
+            "nodes": [list(node) for node in self.nodes],
+            "transfers": [
+                {"name": name, "link": link, "bytes": self.sizes.get(name)} for name, link in self.links.items()
+            ],
+            "steps": [dataclasses.asdict(step) for step in self.steps],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> StepTrace:
+        """Reads what :meth:`to_json` wrote.
+
+        Raises:
+          TraceError: it is not that; the message says where.
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, dict) else type(data).__name__
+            raise TraceError(f"The trace's format is {found!r}; give a file written by 'tfsched trace' ({FORMAT}).")
+        try:
+            return cls(
+                nodes=[
+                    (_text(name), _text(op), _text(device), [_text(one) for one in inputs])
+                    for name, op, device, inputs in data["nodes"]
+                ],
+                sizes={_text(row["name"]): _count(row["bytes"]) for row in data["transfers"] if row["bytes"] is not None},
+                links={_text(row["name"]): _text(row["link"]) for row in data["transfers"]},
+                steps=[
+                    TracedStep(
+                        start_us=_count(row["start_us"]),
+                        end_us=_count(row["end_us"]),
+                        ops=_pairs(row["ops"]),
+                        transfers=_pairs(row["transfers"]),
+                        sends=[dict(send) for send in row["sends"]],
+                    )
+                    for row in data["steps"]
+                ],
+                tensorflow=_text(data["tensorflow"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
+            raise TraceError(f"The trace is damaged ({reason}); record it again with 'tfsched trace'.") from None
+
+    def save(self, path: str, open_fn: Callable[..., Any] | None = None) -> None:
+        """Writes the trace to ``path``, gzipped if it ends in ".gz". Anything that ``tf.io.gfile`` writes."""
+        text = json.dumps(self.to_json(), separators=(",", ":")).encode()
+        with (open_fn or _gfile())(path, "wb") as file:
+            file.write(gzip.compress(text) if path.endswith(".gz") else text)
+
+
+def load_trace(path: str, open_fn: Callable[..., Any] | None = None) -> StepTrace:
+    """Reads a trace that :meth:`StepTrace.save` wrote.
+
+    Raises:
+      TraceError: there is no such file, or it is no trace.
+    """
+    import tensorflow as tf
+
+    try:
+        with (open_fn or _gfile())(path, "rb") as file:
+            content = file.read()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        data = json.loads(content)
+    except (OSError, tf.errors.OpError) as error:
+        raise TraceError(f"The trace {path} cannot be read ({str(error).splitlines()[0]}); check the path.") from None
+    except (ValueError, EOFError) as error:
+        raise TraceError(f"The trace {path} is not JSON ({error}); give a file written by 'tfsched trace'.") from None
+    return StepTrace.from_json(data)
+
+
+def plan_from_trace(trace: StepTrace, algorithm: str, seed: int = 0) -> Plan:
+    """``trace.plan(algorithm, seed)``, for those who prefer functions."""
+    return trace.plan(algorithm, seed)
+
+
+def _gfile() -> Callable[..., Any]:
+    import tensorflow as tf
+
+    return tf.io.gfile.GFile
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a string")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a number")
+    return int(value)
+
+
+def _pairs(rows: Any) -> dict[str, tuple[int, int]]:
+    return {_text(name): (_count(pair[0]), _count(pair[1])) for name, pair in rows.items()}
