@@ -35,7 +35,7 @@ class Chief:
             "inter_op_parallelism_threads": inter_op_threads,
         }
         self._graphs: dict[str, graphs.Built] = {}
-        self._sessions: dict[str, tuple[tf1.Session, graphs.Built]] = {}
+        self._sessions: dict[str, tuple[tf.compat.v1.Session, graphs.Built]] = {}
         self._initialized: set[tuple[str, str]] = set()
         tf1.disable_eager_execution()
         tf1.logging.set_verbosity(tf1.logging.ERROR)
@@ -65,7 +65,7 @@ class Chief:
             "operations": len(built.graph.get_operations()),
         }
 
-    def _config(self, plain: bool) -> tf1.ConfigProto:
+    def _config(self, plain: bool) -> tf.compat.v1.ConfigProto:
         config = tf1.ConfigProto(**self._threads)
         if plain:
             config.graph_options.rewrite_options.disable_meta_optimizer = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tfsched.bench import claims as claims_module
-from tfsched.bench import plots, report
+from tfsched.bench import report
 from tfsched.bench.batch import LARGEST
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.errors import BenchError
@@ -97,6 +98,8 @@ def _check(config: BenchConfig) -> None:
         raise BenchError("--claims traces vanilla steps: add vanilla to --settings")
     if config.claims and config.claims_steps < 3:
         raise BenchError(f"--claims_steps is {config.claims_steps}: trace at least 3 steps")
+    if config.plot and importlib.util.find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib, or leave --plot out")
     for path in filter(None, (config.json, config.plot)):
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
@@ -208,6 +211,8 @@ def run(config: BenchConfig) -> Any:
             json.dump(content, file, indent=1)
             file.write("\n")
     if config.plot:
+        from tfsched.bench import plots
+
         plots.save_plot(results, config.plot)
         if config.claims:
             stem, extension = os.path.splitext(config.plot)

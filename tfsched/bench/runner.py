@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Runner:
         progress: Progress,
     ) -> None:
         self._cluster = cluster
-        self._model = {"model": model, "phase": phase, "seed": seed}
+        self._model: dict[str, Any] = {"model": model, "phase": phase, "seed": seed}
         self._settings = settings
         self._warmup = warmup
         self._progress = progress
@@ -109,7 +110,7 @@ class Runner:
 
     def _probe(self, session: str, batch: int | None = None) -> float:
         """Median seconds of a few runs after two that warm up."""
-        request = {"session": session, "fetch": _fetch(session), "batch": batch}
+        request: dict[str, Any] = {"session": session, "fetch": _fetch(session), "batch": batch}
         self._cluster.call(do="run", count=2, **request)
         steps_s = self._cluster.call(do="run", count=_PROBES, **request)["steps_s"]
         return float(np.median(steps_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import re
@@ -46,20 +47,16 @@ def _burst_bytes(bandwidth_bps: float) -> int:
 def stop_process(process: subprocess.Popen[Any], grace_s: float = 2.0) -> None:
     """Ends a process and its own group: asks, then kills, and reaps it."""
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10.0)):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            pass
         try:
             process.wait(wait_s)
         except subprocess.TimeoutExpired:
             continue
         if number == signal.SIGTERM:
             # The leader is gone; children that ignored the signal are not.
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         return
 
 
@@ -197,10 +194,9 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _remove(name: str) -> None:
-    try:
+    # Where its making was interrupted there is nothing to remove.
+    with contextlib.suppress(BenchError):
         _call("ip", "netns", "del", name)
-    except BenchError:
-        pass  # interrupted before it was made
 
 
 def remove_stale() -> None:

@@ -21,29 +21,29 @@ class Ranked(NamedTuple):
     count: int
 
 
-def strip_proxies(graph: Any) -> bool:
-    """Undoes :func:`insert_proxies` in place, whoever made the proxies. Returns whether there were any."""
+def strip_proxies(graph: Any) -> Any:
+    """Undoes :func:`insert_proxies`, whoever made the proxies.
+
+    Returns:
+      ``graph`` itself if it has none, else a GraphDef without them; ``graph`` is used up.
+    """
     behind = {node.name: node.input[0] for node in graph.node if node.op == PROXY_OP}
     if not behind:
-        return False
-
-    def origin(text: str) -> str:
-        while split_input(text)[0] in behind and not text.startswith("^"):
-            text = behind[split_input(text)[0]]
-        return text
-
-    kept = [node for node in graph.node if node.op != PROXY_OP]
-    for node in kept:
+        return graph
+    result = type(graph)(versions=graph.versions, library=graph.library)
+    for node in graph.node:
+        if node.op == PROXY_OP:
+            continue
         for position, text in enumerate(node.input):
-            if text.startswith("^") and text[1:] in behind:
+            name, port = split_input(text)
+            if name in behind:
+                while name in behind:
+                    text = behind[name]
+                    name = split_input(text)[0]
                 # A control edge from a proxy means that its tensor was made.
-                node.input[position] = "^" + split_input(origin(behind[text[1:]]))[0]
-            elif not text.startswith("^"):
-                node.input[position] = origin(text)
-    copies = [type(node).FromString(node.SerializeToString()) for node in kept]
-    del graph.node[:]
-    graph.node.extend(copies)
-    return True
+                node.input[position] = text if port >= 0 else "^" + name
+        result.node.append(node)
+    return result
 
 
 def insert_proxies(view: GraphView, ranked: Sequence[Ranked], options: Options) -> None:

@@ -45,7 +45,9 @@ def rewrite(graph: Any, options: Options, fetches: Iterable[str] = (), keep: Ite
       ValueError: the ordering, plan or plugin cannot be used; the message says why.
     """
     report = Report()
-    had_proxies = proxies.strip_proxies(graph)
+    bare = proxies.strip_proxies(graph)
+    had_proxies = bare is not graph
+    graph = bare
     if options.ordering == "none" or not is_placed(graph):
         return (graph if had_proxies else None), report
     view = GraphView(graph)

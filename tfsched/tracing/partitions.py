@@ -73,7 +73,7 @@ def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
                 copy.input.append("^" + split_input(source)[0] if text.startswith("^") else source)
             # else: fed by the client, not by another partition
         copy.input.sort(key=lambda text: text.startswith("^"))  # data first, as GraphDefs want it; sorting is stable
-    strip_proxies(graph)
+    graph = strip_proxies(graph)
     names: dict[Key, str] = {}
     for key, source in sent.items():
         receiver = task_of(key.recv_device)
