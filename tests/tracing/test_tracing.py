@@ -1,0 +1,203 @@
+"""Traces of a real cluster: what they hold, their file, plans and timelines made of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import textwrap
+
+import pytest
+import tensorflow as tf
+from graphs import PS0, WORKER, target
+
+import tfsched
+from tfsched.ordering import Plan
+from tfsched.tracing import StepTrace, TraceError, load_trace, plan_from_trace, trace_steps
+from tfsched.tracing.script import trace_script
+from tfsched.tracing.timeline import timeline
+
+tf1 = tf.compat.v1
+RECEIVER = "/job:worker/replica:0/task:0"
+LAYERS = 6
+
+
+def model():
+    """A chain of layers: variables on a parameter server, multiplications on the worker."""
+    with tf.device(PS0):
+        weights = [tf1.get_variable(f"w{i}", [64, 64], use_resource=True) for i in range(LAYERS)]
+    with tf.device(WORKER):
+        h = tf.ones([8, 64])
+        for i, weight in enumerate(weights):
+            h = tf.matmul(h, weight.read_value(), name=f"layer{i}")
+        return tf.reduce_sum(h, name="loss")
+
+
+@pytest.fixture(scope="module")
+def trace():
+    with tf.Graph().as_default():
+        loss = model()
+        config = tfsched.session_config(tfsched.Options(strict=True), tf1.ConfigProto(operation_timeout_in_ms=60_000))
+        with tf1.Session(target(), config=config) as session:
+            session.run(tf1.global_variables_initializer())
+            session.run(loss)
+            return trace_steps(session, loss, steps=3)
+
+
+def test_a_trace_knows_ops_transfers_and_what_the_sender_saw(trace):
+    assert len(trace.steps) == 3
+    assert trace.receivers()[0] == RECEIVER
+    assert len(trace.links) == LAYERS
+    assert set(trace.sizes.values()) == {64 * 64 * 4}
+    for step in trace.steps:
+        assert set(step.transfers) == set(trace.links)
+        assert 0 < step.makespan_us <= step.end_us - step.start_us
+        assert sorted(row["rank"] for row in step.sends if row["rank"] >= 0) == list(range(LAYERS))
+        for row in step.sends:
+            assert row["requested_us"] <= row["ready_us"] <= row["started_us"] <= row["released_us"]
+
+
+def test_proxies_do_not_show(trace):
+    assert not any("tfsched" in name for name, _, _, _ in trace.nodes)
+    assert not any("tfsched" in name for name in trace.links)
+
+
+def test_the_dag_is_the_workers_partition(trace):
+    dag = trace.dag(RECEIVER)
+    assert len(dag.recvs) == LAYERS
+    assert all(op.size_bytes == 64 * 64 * 4 for op in dag.recvs)
+    layer = dag.ops[dag.index["layer3"]]
+    assert "layer2" in layer.inputs
+    assert sum(name in {op.name for op in dag.recvs} for name in layer.inputs) == 1
+    oracle = trace.oracle()
+    assert layer.time_us == min(step.ops["layer3"][1] for step in trace.steps) == oracle.time_us("layer3", -1)
+
+
+@pytest.mark.parametrize("algorithm", ["tao", "layer"])
+def test_a_plan_of_a_chain_is_the_chain(trace, algorithm):
+    plan = plan_from_trace(trace, algorithm)
+    order = sorted(plan.priorities, key=lambda name: plan.priorities[name])
+    first_use = {dag_input: i for i in range(LAYERS) for dag_input in trace.dag().ops[trace.dag().index[f"layer{i}"]].inputs}
+    assert [first_use[name] for name in order] == list(range(LAYERS))
+
+
+def test_a_plan_from_a_trace_is_what_the_pass_enforces(trace, tmp_path):
+    backwards = Plan("backwards", {name: -float(i) for i, name in enumerate(sorted(trace.links))}, {})
+    path = str(tmp_path / "plan.json")
+    backwards.save(path)
+    with tf.Graph().as_default():
+        loss = model()
+        options = tfsched.Options(plan=path, strict=True, credit_bytes=1)
+        config = tfsched.session_config(options, tf1.ConfigProto(operation_timeout_in_ms=60_000))
+        with tf1.Session(target(), config=config) as session:
+            session.run(tf1.global_variables_initializer())
+            session.run(loss)
+            again = trace_steps(session, loss, steps=1)
+    sent = [row for row in again.steps[0].sends if row["rank"] >= 0]
+    sent.sort(key=lambda row: row["rank"])
+    assert [row["name"] + "@" + row["to"] for row in sent] == sorted(trace.links, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
+def test_a_saved_trace_is_the_same_trace(trace, tmp_path, name):
+    path = str(tmp_path / name)
+    trace.save(path)
+    assert load_trace(path) == trace
+
+
+def test_service_times_of_a_link_add_up_to_its_busy_time():
+    from tfsched.tracing import TracedStep
+
+    step = TracedStep(0, 100, {}, {"a": (0, 30), "b": (5, 50), "c": (80, 90)})
+    assert step.service_times_us({"a": "x", "b": "x", "c": "x"}) == {"a": 30.0, "b": 20.0, "c": 10.0}
+    assert step.service_times_us({"a": "x", "b": "y", "c": "x"}) == {"a": 30.0, "b": 45.0, "c": 10.0}
+
+
+def test_a_timeline_is_valid_and_no_track_overlaps_itself(trace):
+    drawn = json.loads(json.dumps(timeline(trace), allow_nan=False))
+    tracks: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    names = {}
+    for event in drawn["traceEvents"]:
+        if event["ph"] == "M" and event["name"] == "thread_name":
+            names[event["pid"], event["tid"]] = event["args"]["name"]
+        elif event["ph"] == "X":
+            assert event["dur"] >= 0
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for spans in tracks.values():
+        spans.sort()
+        assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+    kinds = {name.split()[0] for name in names.values()}
+    assert {"ops", "receiving", "sending", "queued"} <= kinds
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"format":"tfsched-trace/1"}', b"\x1f\x8bgarbage", b'{"format":"tfsched-trace/9"}', b"null"],
+)
+def test_damaged_files_are_one_sentence(tmp_path, content):
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceError) as caught:
+        load_trace(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_every_mutation_of_a_trace_is_read_or_refused(trace):
+    data = trace.to_json()
+    for key in data:
+        for value in (None, 3, "x", [], [1], {}, [[]], [{}], float("nan")):
+            try:
+                StepTrace.from_json({**data, key: value}).to_json()
+            except TraceError as error:
+                assert "\n" not in str(error)
+
+
+def test_trace_steps_refuses_no_steps():
+    for steps in (0, -1, True, "3"):
+        with pytest.raises(tfsched.TfschedError, match="1 or more"):
+            trace_steps(None, None, steps)
+
+
+def script(tmp_path, runs):
+    path = tmp_path / "train.py"
+    path.write_text(
+        textwrap.dedent(
+            f"""
+            import sys
+            import tensorflow as tf
+            tf1 = tf.compat.v1
+            assert sys.argv[1:] == ["--epochs", "2"]
+            with tf.Graph().as_default():
+                with tf.device({PS0!r}):
+                    w = tf1.get_variable("w", [4], use_resource=True)
+                with tf.device({WORKER!r}):
+                    loss = tf.reduce_sum(w.read_value() * 2.0)
+                with tf1.Session({target()!r}) as session:
+                    session.run(tf1.global_variables_initializer())
+                    for _ in range({runs}):
+                        try:
+                            session.run(loss)
+                        except Exception:
+                            raise SystemExit("the tracer must not look like an error")
+            """
+        )
+    )
+    return str(path)
+
+
+def test_a_users_script_is_traced_unchanged(tmp_path):
+    seen = []
+    trace = trace_script(script(tmp_path, 100), ["--epochs", "2"], steps=3, skip=2, on_step=seen.append)
+    assert seen == [1, 2, 3]
+    assert len(trace.steps) == 3
+    assert len(trace.links) == 1
+
+
+def test_a_script_that_ends_too_early_is_said(tmp_path):
+    with pytest.raises(tfsched.TfschedError, match="ended after 1 of 3"):
+        trace_script(script(tmp_path, 3), ["--epochs", "2"], steps=3, skip=2)
+
+
+def test_a_gzipped_trace_is_gzip(trace, tmp_path):
+    path = tmp_path / "t.json.gz"
+    trace.save(str(path))
+    assert json.loads(gzip.decompress(path.read_bytes()))["format"] == "tfsched-trace/1"
