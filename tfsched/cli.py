@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         if type(error) is ValueError or isinstance(error, UnicodeError):
             raise
         print(f"tfsched: {error}", file=sys.stderr)
-        return USAGE
+        return int(getattr(error, "exit_code", USAGE))
     except BrokenPipeError:
         # The reader of a pipe (head) has gone; Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

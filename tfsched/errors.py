@@ -4,4 +4,10 @@ from __future__ import annotations
 
 
 class TfschedError(ValueError):
-    """A user's mistake. The message is one clear sentence; the command line prints it without a traceback."""
+    """A user's mistake. The message is one clear sentence; the command line prints it without a traceback.
+
+    Attributes:
+      exit_code: what the command line exits with.
+    """
+
+    exit_code = 2

@@ -1,0 +1,1 @@
+"""Tests of the bench, on real processes, servers and namespaces."""

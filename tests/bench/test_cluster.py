@@ -11,6 +11,7 @@ import pytest
 
 from tfsched.bench import BenchConfig, BenchError, run
 from tfsched.bench.cluster import Cluster
+from tfsched.bench.command import trace_model
 from tfsched.bench.links import Link
 
 NONE = Link("none", None)
@@ -65,6 +66,51 @@ def test_several_models_give_a_list_and_auto_finds_a_batch():
     assert all(result["batch"] >= 1 for result in results)
 
 
+@pytest.fixture
+def native_library():
+    """Skips where tfsched's library is not built for this TensorFlow."""
+    import tensorflow as tf
+
+    from tfsched import TfschedError
+    from tfsched.ops import library
+
+    try:
+        library.check(library.library_path(), tf.__version__)
+    except TfschedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("native_library")
+def test_ordered_settings_beside_vanilla(own_namespaces):
+    result = run(
+        toy(link="netns", bandwidth="400mbit", settings=["vanilla", "tio", "tao"], quiet=True)
+    )
+    assert list(result["settings"]) == ["vanilla", "tio", "tao"]
+    assert all(len(row["steps_s"]) == 3 for row in result["settings"].values())
+    # 786 kB at 400 Mbit/s, of which the bucket's 256 kB may pass at once.
+    assert result["bounds"]["communication_s"] > 0.005
+    assert own_namespaces() == []
+
+
+@pytest.mark.usefixtures("native_library")
+def test_emulated_link_limits_and_says_so():
+    result = run(toy(link="emulated", bandwidth="100mbit", settings=["vanilla", "tio"], quiet=True))
+    assert "EMULATED" in result["notes"][0]
+    assert result["bounds"]["communication_s"] > 0.8 * 786_432 * 8 / 100e6
+    for row in result["settings"].values():
+        assert min(row["steps_s"]) > 0.8 * 786_432 * 8 / 100e6
+
+
+@pytest.mark.usefixtures("native_library")
+def test_trace_of_a_model():
+    config = toy(settings=["tio"], quiet=True)
+    trace = trace_model(config)
+    assert len(trace.steps) == config.steps
+    assert trace.receivers()
+    with pytest.raises(BenchError, match="one setting"):
+        trace_model(toy(settings=["vanilla", "tio"]))
+
+
 def build(cluster: Cluster, phase: str = "forward") -> None:
     cluster.call(do="build", graph="step", model="toy", phase=phase, batch=4, seed=0)
     cluster.call(do="build", graph="communication", model="toy", phase=phase, batch=4, seed=0)
@@ -105,22 +151,26 @@ def test_every_byte_of_every_worker_crosses_its_own_link(own_namespaces):
 
 
 def test_a_dead_task_is_named_and_nothing_is_left(own_namespaces):
-    with pytest.raises(BenchError, match="task ps0 died with exit code -9"):
-        with Cluster(1, 1, Link("netns", 1e9), timeout_s=90) as cluster:
-            build(cluster)
-            cluster.call(do="open", session="step", graph="step", protocol="grpc")
-            os.killpg(cluster.pid("ps0"), signal.SIGKILL)
-            for _ in range(50):
-                cluster.call(do="run", session="step", fetch="step", count=1000)
+    with (
+        pytest.raises(BenchError, match="task ps0 died with exit code -9"),
+        Cluster(1, 1, Link("netns", 1e9), timeout_s=90) as cluster,
+    ):
+        build(cluster)
+        cluster.call(do="open", session="step", graph="step", protocol="grpc")
+        os.killpg(cluster.pid("ps0"), signal.SIGKILL)
+        for _ in range(50):
+            cluster.call(do="run", session="step", fetch="step", count=1000)
     assert own_namespaces() == []
 
 
 def test_a_request_that_takes_too_long_ends_with_a_sentence():
-    with pytest.raises(BenchError, match="worker0 did not finish 'run' within 1 s"):
-        with Cluster(1, 1, NONE, timeout_s=90) as cluster:
-            build(cluster)
-            cluster.call(do="open", session="step", graph="step", protocol="grpc")
-            cluster.call(timeout_s=1.0, do="run", session="step", fetch="step", count=1_000_000)
+    with (
+        pytest.raises(BenchError, match="worker0 did not finish 'run' within 1 s"),
+        Cluster(1, 1, NONE, timeout_s=90) as cluster,
+    ):
+        build(cluster)
+        cluster.call(do="open", session="step", graph="step", protocol="grpc")
+        cluster.call(timeout_s=1.0, do="run", session="step", fetch="step", count=1_000_000)
 
 
 def test_a_failed_request_tells_the_reason_and_the_cluster_goes_on():
@@ -132,7 +182,7 @@ def test_a_failed_request_tells_the_reason_and_the_cluster_goes_on():
         build(cluster)
 
 
-def test_tasks_end_with_a_killed_parent():
+def test_tasks_end_with_a_killed_parent(tmp_path):
     script = (
         "import time\nfrom tfsched.bench.cluster import Cluster\n"
         "from tfsched.bench.links import Link\n"
@@ -143,7 +193,7 @@ def test_tasks_end_with_a_killed_parent():
     parent = subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
     )
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     parent.kill()

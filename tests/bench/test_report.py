@@ -1,5 +1,6 @@
 """The result object, the table and the pictures, from given step times."""
 
+import io
 import json
 
 import pytest
@@ -68,7 +69,7 @@ def test_bounds_of_training_count_both_directions():
 
 
 def test_table_shows_settings_bounds_and_notes():
-    console = Console(width=110, record=True, quiet=False, file=open("/dev/null", "w"))
+    console = Console(width=110, record=True, file=io.StringIO())
     report.print_result(report.build_result(measurement(vanilla=[1.6], tio=[1.0]), FACTS), console)
     text = console.export_text()
     for part in ("vanilla", "tio", "1.60", "lower 1.000 s", "upper 1.800 s", "note: a note"):
@@ -88,7 +89,7 @@ def test_pictures_are_written(tmp_path):
     plots.save_claims_plot([result], str(tmp_path / "claims.png"))
     for name in ("steps.png", "claims.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    console = Console(width=110, record=True, file=open("/dev/null", "w"))
+    console = Console(width=110, record=True, file=io.StringIO())
     print_claims(result, console)
     assert "0.98" in console.export_text()
 

@@ -137,6 +137,14 @@ class Chief:
         plan.save(path)
         return {"plan": path}
 
+    def _do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
+        """Traces steps of an open session and saves the trace."""
+        import tfsched
+
+        opened, built = self._sessions[session]
+        tfsched.trace_steps(opened, built.fetches["step"], steps).save(path)
+        return {}
+
     def _do_sample(self, session: str) -> dict[str, Any]:
         """Runs one step with a full trace and returns its own op times and bounds."""
         opened, built = self._sessions[session]

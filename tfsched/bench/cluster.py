@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import tfsched.bench as package
-from tfsched.bench.errors import BenchError
+from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
 from tfsched.bench.settings import STOCK
 from tfsched.bench.testbed import Hosts, Testbed, wait_until
@@ -161,7 +161,7 @@ class Cluster:
                         self._processes[name].wait(5)
                 self._check_alive()
                 if time.monotonic() > deadline_s:
-                    raise BenchError(
+                    raise BenchFailed(
                         f"{name} did not finish '{doing}' within {timeout_s:.0f} s: raise "
                         f"--timeout_s or use a smaller model or batch{self._tail(name)}"
                     )
@@ -171,7 +171,7 @@ class Cluster:
             # A peer's death reaches the chief as an error of the step, often before its parent.
             wait_until(self._some_task_ended, 1.0)
             self._check_alive()
-            raise BenchError(answer["error"])
+            raise BenchFailed(answer["error"])
         return answer
 
     def _some_task_ended(self) -> bool:
@@ -181,7 +181,7 @@ class Cluster:
         for name, process in self._processes.items():
             code = process.poll()
             if code is not None:
-                raise BenchError(
+                raise BenchFailed(
                     f"task {name} died with exit code {code}: the end of its log follows"
                     f"{self._tail(name)}"
                 )

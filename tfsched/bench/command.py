@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,13 +21,11 @@ from tfsched.bench.batch import LARGEST
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
-from tfsched.bench.models import find_model
+from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.op_times import StepSample
 from tfsched.bench.runner import Progress as Report
 from tfsched.bench.runner import Runner, check_rounds
 from tfsched.bench.settings import STOCK, TFSCHED, Setting, find_settings, for_emulated_link
-
-PHASES = ("forward", "train")
 
 
 @dataclasses.dataclass
@@ -127,6 +126,14 @@ def _progress(model: str, quiet: bool) -> Iterator[Report]:
         yield show
 
 
+def _busy_note() -> list[str]:
+    """A warning where other programs use the cores that are about to be measured."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < cores:
+        return []
+    return [f"the machine was busy before the run (load {load:.1f} on {cores} cores)"]
+
+
 def _protocols(settings: list[Setting], link: Link) -> tuple[str, ...]:
     if link.kind == "emulated":
         return (TFSCHED,)
@@ -134,10 +141,8 @@ def _protocols(settings: list[Setting], link: Link) -> tuple[str, ...]:
     return tuple(dict.fromkeys([STOCK, *(setting.protocol for setting in settings)]))
 
 
-def _run_model(
-    config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report
-) -> dict[str, Any]:
-    cluster = Cluster(
+def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluster:
+    return Cluster(
         config.ps,
         config.workers,
         link,
@@ -146,6 +151,12 @@ def _run_model(
         config.inter_op_threads,
         config.timeout_s,
     )
+
+
+def _run_model(
+    config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report
+) -> dict[str, Any]:
+    cluster = _cluster(config, link, settings)
     notes = list(link.notes)
     with cluster:
         runner = Runner(
@@ -159,8 +170,8 @@ def _run_model(
             batch = fit.batch
             if not fit.within:
                 notes.append(
-                    f"no batch size up to {LARGEST} brings computing within 10% of communicating; "
-                    f"{batch} comes nearest"
+                    "computing was not within 10% of communicating at any batch tried "
+                    f"({', '.join(map(str, sorted(fit.measured)))}); {batch} came nearest"
                 )
         facts = {
             "model": model,
@@ -183,6 +194,44 @@ def _run_model(
     return result
 
 
+def _settings_and_link(config: BenchConfig) -> tuple[list[Setting], Link]:
+    settings = find_settings(config.settings)
+    link = choose_link(config.link, parse_bandwidth(config.bandwidth))
+    if link.kind == "emulated":
+        settings = [for_emulated_link(setting) for setting in settings]
+    return settings, link
+
+
+def trace_model(config: BenchConfig) -> Any:
+    """Traces `config.steps` steps of one model under one setting on a cluster like the bench's.
+
+    Returns:
+        The `tfsched.StepTrace`.
+    """
+    from tfsched.tracing import load_trace
+
+    _check(config)
+    batch = _batch_of(config)
+    settings, link = _settings_and_link(config)
+    if len(config.models) != 1 or len(settings) != 1 or batch is None:
+        raise BenchError(
+            f"a trace is of one model, one setting and a given batch, not of {config.models}, "
+            f"{config.settings} and {config.batch!r}: name one of each"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="tfs-trace-") as directory,
+        _progress(config.models[0], config.quiet) as progress,
+        _cluster(config, link, settings) as cluster,
+    ):
+        runner = Runner(
+            *(cluster, config.models[0], config.phase, settings),
+            *(config.seed, config.warmup, progress),
+        )
+        path = os.path.join(directory, "trace.json")
+        runner.trace(batch, config.steps, path)
+        return load_trace(path)
+
+
 def run(config: BenchConfig) -> Any:
     """Measures every model, prints and writes the reports, and returns the JSON content.
 
@@ -190,13 +239,11 @@ def run(config: BenchConfig) -> Any:
     """
     _check(config)
     _batch_of(config)
-    settings = find_settings(config.settings)
-    link = choose_link(config.link, parse_bandwidth(config.bandwidth))
-    if link.kind == "emulated":
-        settings = [for_emulated_link(setting) for setting in settings]
+    settings, link = _settings_and_link(config)
     console = Console()
     if not console.is_terminal:
         console = Console(width=110)
+    link = dataclasses.replace(link, notes=(*link.notes, *_busy_note()))
     results = []
     for model in config.models:
         with _progress(model, config.quiet) as progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,8 +13,6 @@ import tensorflow as tf
 from tfsched.bench.models import Model, Network
 
 tf1 = tf.compat.v1
-
-PHASES = ("forward", "train")
 
 # Small enough that thousands of steps on random data never reach NaN or denormal numbers, which
 # would change the speed of the arithmetic.
@@ -70,7 +69,9 @@ def _make_network(model: Model, training: bool, device: str | Callable[..., str]
         else:
             # Keras calls each layer once on a placeholder while it builds the model; with the
             # phase fixed, that copy has no conditionals. It is pruned from every step.
-            tf_keras.backend.set_learning_phase(int(training))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # deprecated, but nothing replaces it in a graph
+                tf_keras.backend.set_learning_phase(int(training))
         return model.make()
 
 

@@ -48,6 +48,8 @@ class Model:
     make: Callable[[], Network]
 
 
+PHASES = ("forward", "train")
+
 MODELS: dict[str, Model] = {}
 
 

@@ -20,7 +20,8 @@ def _new_figure(rows: int) -> tuple[Figure, Any]:
 def cumulative(axes: Axes, name: str, values: Any) -> None:
     """Adds one curve: the part of the steps at or below each value."""
     ordered = np.sort(np.asarray(values))
-    axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=name)
+    heights = np.arange(len(ordered) + 1) / len(ordered)
+    axes.step(np.concatenate([ordered[:1], ordered]), heights, where="post", label=name)
 
 
 def _draw_result(result: dict[str, Any], boxes: Axes, curves: Axes) -> None:

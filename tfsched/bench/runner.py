@@ -120,21 +120,25 @@ class Runner:
         total = len(self._settings) + 1
         for number, setting in enumerate(self._settings):
             self._progress(f"warming up {setting.name}", number, total)
-            options = dict(setting.options or {})
-            plan = self._plan(setting) if setting.needs_plan else None
-            try:
-                if plan is not None:
-                    options["plan"] = plan
-                self._open_setting(setting.name, setting, options)
-                self._warm_up(setting.name)
-            finally:
-                if plan is not None:
-                    with contextlib.suppress(OSError):
-                        os.unlink(plan)
+            self._prepare(setting)
         self._progress("warming up the bounds", total - 1, total)
         for session in self._bounds:
             self._warm_up(session)
         self._progress("warming up", total, total)
+
+    def _prepare(self, setting: Setting) -> None:
+        """Opens a setting's session, with a plan where it needs one, and warms it up."""
+        options = dict(setting.options or {})
+        plan = self._plan(setting) if setting.needs_plan else None
+        try:
+            if plan is not None:
+                options["plan"] = plan
+            self._open_setting(setting.name, setting, options)
+            self._warm_up(setting.name)
+        finally:
+            if plan is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(plan)
 
     def _open_setting(self, session: str, setting: Setting, options: dict[str, object]) -> None:
         self._cluster.call(
@@ -191,6 +195,15 @@ class Runner:
                 result.finishes_s[session].append(answer["finishes_s"][0])
         self._progress("measuring", total, total)
         return result
+
+    def trace(self, batch: int, steps: int, path: str) -> None:
+        """Traces steps of the only setting and saves the trace; nothing else is built."""
+        (setting,) = self._settings
+        self._progress(f"warming up {setting.name}", 0, 2)
+        self._build("step", batch)
+        self._prepare(setting)
+        self._progress(f"tracing {setting.name}", 1, 2)
+        self._cluster.call(do="trace", session=setting.name, steps=steps, path=path)
 
     def sample(self, session: str, count: int) -> list[dict[str, object]]:
         """Traces `count` steps of a setting: the op times and makespan of each."""
