@@ -18,7 +18,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -26,7 +26,10 @@ from setuptools.command.build_ext import build_ext
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
 except ImportError:  # setuptools before 70.1
-    from wheel.bdist_wheel import bdist_wheel
+    try:
+        from wheel.bdist_wheel import bdist_wheel
+    except ImportError:  # no wheel can be made here, but the library can be built in place
+        bdist_wheel = None
 
 ROOT = pathlib.Path(__file__).resolve().parent
 NATIVE = ROOT / "build" / "native"
@@ -38,11 +41,11 @@ INSTALL = "pip install 'tensorflow>=2.16,<2.22'"  # or tensorflow-cpu: the same 
 
 # Where TensorFlow's wheel keeps the headers of what its own headers include; not every version has each.
 INCLUDES = ("", "external/com_github_grpc_grpc/include", "external/farmhash_archive/src", "external/nsync/public")
-COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall")
+COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall", "-Wno-deprecated-declarations")
 LIBRARIES = ("-l:libtensorflow_framework.so.2", "-l:libtensorflow_cc.so.2")
 
 
-def fail(sentence: str) -> None:
+def fail(sentence: str) -> NoReturn:
     """Ends the build with one sentence. Exiting keeps pip and setuptools from adding a traceback."""
     raise SystemExit(f"tfsched: {sentence}")
 
@@ -52,7 +55,7 @@ def tensorflow_facts() -> dict[str, Any]:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
         fail(f"TensorFlow is not installed here; run {INSTALL} first, then pip install --no-build-isolation .")
-    library = pathlib.Path(list(spec.submodule_search_locations)[0]) / "libtensorflow_framework.so.2"
+    library = pathlib.Path(next(iter(spec.submodule_search_locations))) / "libtensorflow_framework.so.2"
     if not library.exists():
         fail(f"{library} does not exist; this TensorFlow has no C++ library to link to. Run {INSTALL}.")
     # Importing TensorFlow takes seconds, so what it said is kept for as long as its library is the same file.
@@ -209,15 +212,19 @@ class BuildNative(build_ext):
         return [str(path.relative_to(ROOT)) for path in sources()]
 
 
-class NativeWheel(bdist_wheel):
-    """The library depends on the platform and on TensorFlow, not on the version of Python."""
+commands = {"build_ext": BuildNative}
+if bdist_wheel is not None:
 
-    def get_tag(self) -> tuple[str, str, str]:
-        _, _, platform_tag = super().get_tag()
-        return "py3", "none", platform_tag
+    class NativeWheel(bdist_wheel):
+        """The library depends on the platform and on TensorFlow, not on the version of Python."""
 
+        def get_tag(self) -> tuple[str, str, str]:
+            _, _, platform_tag = super().get_tag()
+            return "py3", "none", platform_tag
+
+    commands["bdist_wheel"] = NativeWheel
 
 setup(
     ext_modules=[Extension(f"tfsched.ops.{LIBRARY}", sources=[])],
-    cmdclass={"build_ext": BuildNative, "bdist_wheel": NativeWheel},
+    cmdclass=commands,
 )

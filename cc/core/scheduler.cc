@@ -53,6 +53,7 @@ void Scheduler::Touch(const GroupKey& key, Group* group) {
 
 uint64_t Scheduler::Submit(CommTask task, int64_t now_us) {
   std::lock_guard<std::mutex> lock(mu_);
+  latest_us_ = std::max(latest_us_, now_us);
   const uint64_t id = task.id = next_id_++;
   const GroupKey key = KeyOf(task);
   Group& group = GroupFor(key, task);
@@ -68,6 +69,7 @@ uint64_t Scheduler::Submit(CommTask task, int64_t now_us) {
 
 void Scheduler::Finish(uint64_t id, int64_t now_us) {
   std::lock_guard<std::mutex> lock(mu_);
+  latest_us_ = std::max(latest_us_, now_us);
   auto wire = on_wire_.find(id);
   if (wire == on_wire_.end()) return;
   const CommTask& task = wire->second.task;
@@ -148,6 +150,8 @@ void Scheduler::StartTask(Group* group, uint64_t id, int64_t now_us, std::vector
 
 int64_t Scheduler::Poll(int64_t now_us, std::vector<Start>* starts) {
   std::lock_guard<std::mutex> lock(mu_);
+  // Events may have come after the caller read its clock; what they let start must not seem to start before them.
+  now_us = std::max(now_us, latest_us_);
   for (auto& drop : pending_drops_) starts->push_back(std::move(drop));
   pending_drops_.clear();
   std::vector<GroupKey> keys;

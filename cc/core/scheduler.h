@@ -110,6 +110,7 @@ class Scheduler {
   mutable std::mutex mu_;
   uint64_t next_id_ = 1;
   uint64_t next_serial_ = 1;
+  int64_t latest_us_ = 0;  // the latest event
   Groups groups_;
   std::vector<GroupKey> dirty_;
   std::map<GroupKey, int64_t> wakes_;  // groups whose policy waits for a moment

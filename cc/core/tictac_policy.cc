@@ -41,23 +41,18 @@ class TicTacPolicy : public Policy {
     const int64_t credit = options_.credit_bytes;
     if (credit > 0 && on_wire_ > 0 && on_wire_bytes_ >= credit) return 0;
     auto first = queue_.begin();
-    const int rank = first->first.first;
-    if (rank > counter_) {  // a lower rank is missing
-      if (!stepped_aside_) {
-        if (on_wire_ > 0) return 0;
-        if (now_us < last_event_us_ + options_.grace_us) {
-          wake_at_us_ = last_event_us_ + options_.grace_us;
-          return 0;
-        }
-        stepped_aside_ = true;
+    if (!stepped_aside_ && first->first.first > handed_) {  // a lower rank is missing
+      if (on_wire_ > 0) return 0;
+      if (now_us < last_event_us_ + options_.grace_us) {
+        wake_at_us_ = last_event_us_ + options_.grace_us;
+        return 0;
       }
-      counter_ = floor_ = rank;  // the ranks in between count as handed over
+      stepped_aside_ = true;
     }
     const uint64_t id = first->first.second;
     on_wire_bytes_ += first->second;
     ++on_wire_;
     ++handed_;
-    if (rank >= floor_) ++counter_;  // a latecomer below the floor has been counted already
     queue_.erase(first);
     return id;
   }
@@ -75,9 +70,7 @@ class TicTacPolicy : public Policy {
  private:
   const PolicyOptions options_;
   std::map<std::pair<int, uint64_t>, int64_t> queue_;  // (rank, arrival) -> bytes
-  int counter_ = 0;                                    // transfers handed over or given up, in rank order
-  int floor_ = 0;                                      // ranks below it were given up or handed over
-  int handed_ = 0;
+  int handed_ = 0;                                     // the paper's counter
   int on_wire_ = 0;
   int64_t on_wire_bytes_ = 0;
   int64_t last_event_us_ = 0;

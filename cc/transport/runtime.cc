@@ -2,6 +2,7 @@
 #include "cc/transport/runtime.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -34,7 +35,12 @@ Dispatcher::Options OptionsFromEnvironment() {
   options.scheduler.trace_capacity =
       1 + static_cast<size_t>(EnvNumber("TFSCHED_TRACE_CAPACITY", options.scheduler.trace_capacity));
   options.emulated_bps = EnvNumber("TFSCHED_EMULATED_BPS", 0);
-  options.now_us = [] { return static_cast<int64_t>(tensorflow::Env::Default()->NowMicros()); };
+  // Unix time when the process started, and monotonic from then on: a clock that is set back must not prolong a wait.
+  using Clock = std::chrono::steady_clock;
+  const auto unix_us = static_cast<int64_t>(tensorflow::Env::Default()->NowMicros());
+  options.now_us = [unix_us, start = Clock::now()] {
+    return unix_us + std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  };
   return options;
 }
 

@@ -1,0 +1,103 @@
+# The commands of this repository; `make help` lists them. On a fresh machine python3, g++ and make are enough for the
+# first block. C++ tests need googletest as well, `make bazel` needs Bazel.
+
+# The environment, and the TensorFlow in it: any version from 2.16 to 2.21. Several can live side by side:
+#   make test TENSORFLOW=2.16.2 VENV=.venv216
+VENV ?= .venv
+TENSORFLOW ?= 2.21.*
+PYTHON ?= python3
+CXX ?= g++
+
+# What `make test` passes on to pytest, for example ARGS="tests/ordering -x".
+ARGS ?=
+
+BIN := $(VENV)/bin
+# tf_keras has to be of TensorFlow's minor version.
+MINOR := $(shell echo '$(TENSORFLOW)' | cut -d. -f1,2)
+STAMP := $(VENV)/installed-$(subst *,x,$(TENSORFLOW))
+comma := ,
+# tensorflow-io, and with it s3://, exists for this version only.
+EXTRAS := plot,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3)
+
+.DEFAULT_GOAL := help
+.PHONY: help env native demo test lint cc-test cc-bench bazel clean
+
+help:  ## this list
+	@echo "make TARGET [VENV=$(VENV)] [TENSORFLOW=$(TENSORFLOW)]"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: native  ## .venv with TensorFlow and tfsched, installed in place (the other targets call it)
+
+# TensorFlow first: the library is built against it. tf_keras without its dependencies, for it names the distribution
+# `tensorflow`, which would be installed over tensorflow-cpu. setuptools 82 is kept out for TensorBoard of 2.16 needs
+# its pkg_resources.
+$(STAMP): pyproject.toml Makefile
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip 'setuptools>=70.1,<82' wheel
+	$(BIN)/python -m pip install -q 'tensorflow-cpu==$(TENSORFLOW)'
+	$(BIN)/python -m pip install -q --no-deps 'tf_keras==$(MINOR).*'
+	$(BIN)/python -m pip install -q --no-build-isolation -e '.[$(EXTRAS)]'
+	rm -f $(VENV)/installed-*
+	touch $@
+
+# Every time: two environments share the working tree, and the library in it has to be this one's. Takes a moment when
+# nothing has changed.
+native: $(STAMP)
+	@$(BIN)/python -W ignore setup.py -q build_ext --inplace
+
+demo: env  ## the main job: resnet50 and seq32, stock TensorFlow against tio and tao, on a limited link
+	$(BIN)/tfsched bench --model resnet50,seq32 --settings vanilla,tio,tao --phase forward --bandwidth 1gbit \
+	  --json demo.json --plot demo.png
+
+test: env  ## pytest; ARGS="tests/ordering -x" to choose
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## ruff, mypy, clang-format
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(sort $(wildcard cc/*/*.cc cc/*/*.h))
+
+# --- C++ tests of the core, without TensorFlow and without the environment -------------------------------------------
+
+# SANITIZE=thread or SANITIZE=address builds and runs them under that sanitizer.
+SANITIZE ?=
+CC_OUT := build/cc/$(or $(SANITIZE),plain)
+CC_FLAGS := -std=c++17 -O2 -g -Wall -Wextra -Wno-unused-parameter -I. -pthread -MMD -MP
+CC_FLAGS += $(if $(SANITIZE),-fsanitize=$(SANITIZE)$(if $(filter address,$(SANITIZE)),$(comma)undefined) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+CORE := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc %_bench.cc,$(sort $(wildcard cc/core/*.cc))))
+TESTS := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard cc/core/*_test.cc)))
+BENCHES := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard cc/core/*_bench.cc)))
+
+cc-test: $(TESTS)  ## C++ tests of the core; SANITIZE=thread|address for a sanitizer (needs libgtest-dev)
+	@for test in $(TESTS); do echo "== $$test"; timeout 300 $$test --gtest_brief=1 || exit 1; done
+
+cc-bench: $(BENCHES)  ## cost of one task through the core
+	@for bench in $(BENCHES); do $$bench || exit 1; done
+
+$(CC_OUT)/%.o: %.cc Makefile
+	@mkdir -p $(@D)
+	$(CXX) $(CC_FLAGS) -c $< -o $@
+
+$(TESTS): $(CC_OUT)/%: $(CC_OUT)/%.o $(CORE)
+	$(CXX) $(CC_FLAGS) $^ -o $@ -lgtest -lgtest_main
+
+$(BENCHES): $(CC_OUT)/%: $(CC_OUT)/%.o $(CORE)
+	$(CXX) $(CC_FLAGS) $^ -o $@
+
+.SECONDARY:
+-include $(wildcard $(CC_OUT)/cc/core/*.d)
+
+# --- Bazel -----------------------------------------------------------------------------------------------------------
+
+BAZEL ?= bazel
+
+# Offline: everything Bazel needs is installed (bazel-bootstrap, bazel-rules-java, bazel-rules-proto, libgtest-dev). The server
+# is shut down whatever happens. What Bazel writes stays in build/, where `make clean` finds it.
+bazel: $(STAMP)  ## the same library and C++ tests with Bazel, without a network
+	@run() { $(BAZEL) --output_user_root=$(CURDIR)/build/bazel "$$@"; }; \
+	  trap 'run shutdown' EXIT; \
+	  PYTHON_BIN_PATH=$(CURDIR)/$(BIN)/python run test //...
+
+clean:  ## removes what was built; environments stay
+	if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi
+	rm -rf build dist *.egg-info tfsched/ops/libtfsched.so tfsched/ops/libtfsched.json
