@@ -1,0 +1,180 @@
+"""Holds the import rules: which part of tfsched may use which, in Python and in C++."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "tfsched"
+
+
+class Rule(NamedTuple):
+    """What a part may import besides the standard library and itself."""
+
+    libraries: frozenset[str]
+    parts: frozenset[str]
+
+
+def rule(libraries: str = "", parts: str = "") -> Rule:
+    return Rule(frozenset(libraries.split()), frozenset(parts.split()))
+
+
+# A part is a directory or a file of tfsched/; "tfsched" is the public API, that is tfsched/__init__.py. The rules are the
+# four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
+PARTS = {
+    "tfsched": rule(parts="errors version ordering options server grappler ops tracing"),
+    "errors": rule(),
+    "version": rule(),
+    "options": rule(parts="errors"),
+    "ordering": rule("numpy"),
+    "ops": rule("tensorflow", "errors"),
+    "grappler": rule("tensorflow absl", "ordering options ops errors"),
+    "server": rule("tensorflow", "grappler ops errors"),
+    "tracing": rule("tensorflow", "ordering options ops errors grappler"),
+    "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors ordering ops tracing"),
+    "commands": rule(
+        "tensorflow tensorflow_io absl rich",
+        "tfsched errors version ordering options server grappler ops tracing bench",
+    ),
+    "cli": rule("absl", "errors version commands"),
+}
+
+# The same for cc/. Only tests may use googletest, and the core knows no TensorFlow.
+CC_PARTS = {
+    "core": rule(),
+    "transport": rule("tensorflow", "core"),
+    "ops": rule("tensorflow", "core transport"),
+    "grappler": rule("tensorflow", "core transport"),
+}
+
+
+def part_of(path: pathlib.Path) -> str:
+    """The part that a Python file belongs to."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return "tfsched" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(text: str, package: str) -> Iterator[tuple[int, str]]:
+    """(line, full name) of every import in `text`, wherever it stands; `package` is where relative ones start."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def broken(text: str, part: str, package: str, allowed: Rule) -> list[str]:
+    """What `text` imports and `part` may not, as "line: name"."""
+    result = []
+    for line, name in imports(text, package):
+        first, _, rest = name.partition(".")
+        if first == "tfsched":
+            target = rest.partition(".")[0]
+            target = target if target in PARTS else "tfsched"
+            fits = target == part or target in allowed.parts
+        else:
+            fits = first in sys.stdlib_module_names or first in allowed.libraries
+        if not fits:
+            result.append(f"{line}: {name}")
+    return result
+
+
+def broken_includes(text: str, part: str, allowed: Rule, is_test: bool) -> list[str]:
+    """What a C++ file of `part` includes and may not."""
+    result = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+        if not found:
+            continue
+        name = found[2]
+        first, _, rest = name.partition("/")
+        if first == "cc":
+            target = rest.partition("/")[0]
+            fits = target == part or target in allowed.parts
+        elif "/" not in name and "." not in name and found[1] == "<":  # the C++ standard library
+            fits = True
+        else:
+            fits = first in allowed.libraries or (is_test and first == "gtest")
+        if not fits:
+            result.append(f"{number}: {name}")
+    return result
+
+
+def python_files() -> list[pathlib.Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def cc_files() -> list[pathlib.Path]:
+    return sorted(path for path in (ROOT / "cc").rglob("*") if path.suffix in (".cc", ".h"))
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_imports(path: pathlib.Path) -> None:
+    part = part_of(path)
+    assert part in PARTS, f"{path.name} belongs to a new part; give it a rule in PARTS"
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    assert broken(path.read_text(), part, package, PARTS[part]) == []
+
+
+@pytest.mark.parametrize("path", cc_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_cc_includes(path: pathlib.Path) -> None:
+    part = path.relative_to(ROOT / "cc").parts[0]
+    assert part in CC_PARTS, f"cc/{part} is a new part; give it a rule in CC_PARTS"
+    assert broken_includes(path.read_text(), part, CC_PARTS[part], path.stem.endswith("_test")) == []
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/__init__.py")), ids=lambda path: path.parent.name)
+def test_each_directory_says_what_it_may_import(path: pathlib.Path) -> None:
+    said = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert "may import" in said.lower(), f"say in the docstring of {path.relative_to(ROOT)} what it may import"
+
+
+def test_the_layers_have_no_cycle() -> None:
+    done: set[str] = set()
+    while len(done) < len(PARTS):
+        ready = {part for part in PARTS if part not in done and PARTS[part].parts <= done}
+        assert ready, f"these parts may import one another: {sorted(set(PARTS) - done)}"
+        done |= ready
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "names"),
+    [
+        ("import tensorflow as tf", "ordering", ["1: tensorflow"]),
+        ("def f():\n    from tensorflow.core import x", "ordering", ["2: tensorflow.core.x"]),
+        ("from tfsched import grappler", "ordering", ["1: tfsched.grappler"]),
+        ("from tfsched import stats", "ops", ["1: tfsched.stats"]),
+        ("from .. import bench", "grappler", ["1: tfsched.bench"]),
+        ("from ..bench.report import table", "grappler", ["1: tfsched.bench.report.table"]),
+        ("from . import dag\nfrom .dag import Dag\nimport heapq, numpy as np", "ordering", []),
+        ("from tfsched.bench import run", "tracing", ["1: tfsched.bench.run"]),
+        ("from tfsched.bench import run", "commands", []),
+    ],
+)
+def test_the_python_rule_sees(text: str, part: str, names: list[str]) -> None:
+    assert broken(text, part, f"tfsched.{part}", PARTS[part]) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "names"),
+    [
+        ('#include "tensorflow/core/framework/tensor.h"', "core", ["1: tensorflow/core/framework/tensor.h"]),
+        ("#include <vector>\n#include <absl/status/status.h>", "core", ["2: absl/status/status.h"]),
+        ('#include "cc/transport/runtime.h"', "core", ["1: cc/transport/runtime.h"]),
+        ('#include "gtest/gtest.h"', "core", ["1: gtest/gtest.h"]),
+        ('#include "cc/core/policy.h"\n#include "tensorflow/core/x.h"', "transport", []),
+    ],
+)
+def test_the_cc_rule_sees(text: str, part: str, names: list[str]) -> None:
+    assert broken_includes(text, part, CC_PARTS[part], is_test=False) == names
