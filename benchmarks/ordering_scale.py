@@ -53,9 +53,7 @@ class Builder:
         """Add a compute op and return its name."""
         name = f"op{len(self.ops)}"
         time_us = float(self.draw.randrange(1, 2000))
-        self.ops.append(
-            {"name": name, "resource": "cpu", "time_us": time_us, "inputs": list(inputs)}
-        )
+        self.ops.append({"name": name, "resource": "cpu", "time_us": time_us, "inputs": list(inputs)})
         return name
 
     def json(self) -> str:

@@ -14,10 +14,10 @@ from tfsched.version import __version__
 
 if TYPE_CHECKING:
     from tfsched import ordering as ordering
+    from tfsched.grappler.bridge import install as load
     from tfsched.grappler.config import session_config as session_config
     from tfsched.ops.control import stats as stats
     from tfsched.ops.control import transfers as transfers
-    from tfsched.grappler.bridge import install as load
     from tfsched.options import Options as Options
     from tfsched.server import PROTOCOL as PROTOCOL
     from tfsched.server import Server as Server

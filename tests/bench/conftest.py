@@ -16,9 +16,7 @@ def own_namespaces():
         pytest.skip(reason)
 
     def find(pid: int | None = None) -> list[str]:
-        listed = subprocess.run(
-            ["ip", "netns", "list"], capture_output=True, text=True, timeout=20, check=True
-        ).stdout
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=20, check=True).stdout
         prefix = f"tfs{pid or os.getpid()}-"
         return [line.split()[0] for line in listed.splitlines() if line.startswith(prefix)]
 

@@ -82,9 +82,7 @@ def native_library():
 
 @pytest.mark.usefixtures("native_library")
 def test_ordered_settings_beside_vanilla(own_namespaces):
-    result = run(
-        toy(link="netns", bandwidth="400mbit", settings=["vanilla", "tio", "tao"], quiet=True)
-    )
+    result = run(toy(link="netns", bandwidth="400mbit", settings=["vanilla", "tio", "tao"], quiet=True))
     assert list(result["settings"]) == ["vanilla", "tio", "tao"]
     assert all(len(row["steps_s"]) == 3 for row in result["settings"].values())
     # 786 kB at 400 Mbit/s, of which the bucket's 256 kB may pass at once.
@@ -129,9 +127,7 @@ def test_every_byte_of_every_worker_crosses_its_own_link(own_namespaces):
     with Cluster(2, 2, Link("netns", 1e9), timeout_s=90) as cluster:
         build(cluster, "train")
         for session, graph in (("step", "step"), ("alone", "communication")):
-            cluster.call(
-                do="open", session=session, graph=graph, protocol="grpc", plain=graph != "step"
-            )
+            cluster.call(do="open", session=session, graph=graph, protocol="grpc", plain=graph != "step")
 
         def moved(session: str, fetch: str, hosts: list[str]) -> dict[str, int]:
             cluster.call(do="run", session=session, fetch=fetch)
@@ -176,9 +172,7 @@ def test_a_request_that_takes_too_long_ends_with_a_sentence():
 def test_a_failed_request_tells_the_reason_and_the_cluster_goes_on():
     with Cluster(1, 1, NONE, timeout_s=90) as cluster:
         with pytest.raises(BenchError, match="model 'nothing' is unknown"):
-            cluster.call(
-                do="build", graph="step", model="nothing", phase="forward", batch=1, seed=0
-            )
+            cluster.call(do="build", graph="step", model="nothing", phase="forward", batch=1, seed=0)
         build(cluster)
 
 

@@ -78,9 +78,7 @@ def test_communicating_alone_moves_each_variable_to_and_from_each_worker():
     built = graphs.build_communication_alone(step.variables, workers=3)
     assert built.variable_bytes == step.variable_bytes
     identities = [op for op in built.graph.get_operations() if op.type == "Identity"]
-    moved = collections.Counter(
-        (op.inputs[0].op.type, op.device) for op in identities if "Read" not in op.name
-    )
+    moved = collections.Counter((op.inputs[0].op.type, op.device) for op in identities if "Read" not in op.name)
     pulled = {device: n for (kind, device), n in moved.items() if kind == "ReadVariableOp"}
     pushed = {device: n for (kind, device), n in moved.items() if kind == "Fill"}
     assert pulled == {f"/job:worker/task:{index}": 3 for index in range(3)}

@@ -41,9 +41,7 @@ def test_result_has_exactly_the_promised_fields():
     assert result["bounds"]["lower_s"] == pytest.approx(1.0)
     assert result["bounds"]["upper_s"] == pytest.approx(1.8)
     tio = result["settings"]["tio"]
-    assert {"median_s", "p95_s", "steps_s", "efficiency", "ratio_to_vanilla", "straggler"} <= set(
-        tio
-    )
+    assert {"median_s", "p95_s", "steps_s", "efficiency", "ratio_to_vanilla", "straggler"} <= set(tio)
     assert tio["median_s"] == pytest.approx(1.0)
     assert tio["p95_s"] == pytest.approx(1.09)
     assert tio["efficiency"] == pytest.approx(1.0)
@@ -77,9 +75,7 @@ def test_table_shows_settings_bounds_and_notes():
 
 
 def samples() -> list[StepSample]:
-    return [
-        StepSample(1.8 - 0.1 * k, 0.8 + 0.01 * (k % 2), {"in": 1.0, "out": 0.0}) for k in range(8)
-    ]
+    return [StepSample(1.8 - 0.1 * k, 0.8 + 0.01 * (k % 2), {"in": 1.0, "out": 0.0}) for k in range(8)]
 
 
 def test_pictures_are_written(tmp_path):

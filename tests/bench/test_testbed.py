@@ -36,9 +36,7 @@ socket.create_connection((sys.argv[1], 9000), timeout=20).sendall(bytes(4_500_00
 
 
 def transfer_bps(bed: testbed.Testbed, source: str, target: str) -> float:
-    receiver = bed.exec(
-        target, [sys.executable, "-c", RECEIVER, bed.address(target)], stdout=subprocess.PIPE
-    )
+    receiver = bed.exec(target, [sys.executable, "-c", RECEIVER, bed.address(target)], stdout=subprocess.PIPE)
     assert receiver.stdout.readline() == b"listening\n"
     bed.exec(source, [sys.executable, "-c", SENDER, bed.address(target)])
     output, _ = receiver.communicate(timeout=30)
@@ -81,9 +79,9 @@ def test_gone_after_a_failed_start(own_namespaces, monkeypatch):
 
 
 def start_owner(body: str) -> subprocess.Popen:
-    script = (
-        "import time\nfrom tfsched.bench import testbed\nbed = testbed.Testbed(['a', 'b'], 1e9)\n"
-    ) + textwrap.dedent(body)
+    script = ("import time\nfrom tfsched.bench import testbed\nbed = testbed.Testbed(['a', 'b'], 1e9)\n") + textwrap.dedent(
+        body
+    )
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return subprocess.Popen(
         [sys.executable, "-c", script],
@@ -148,8 +146,7 @@ def test_stop_process_kills_what_ignores_the_request():
         [
             sys.executable,
             "-c",
-            "import signal,time\nsignal.signal(15,signal.SIG_IGN)\n"
-            "print(1,flush=True)\ntime.sleep(60)",
+            "import signal,time\nsignal.signal(15,signal.SIG_IGN)\nprint(1,flush=True)\ntime.sleep(60)",
         ],
         stdout=subprocess.PIPE,
         start_new_session=True,

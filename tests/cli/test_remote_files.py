@@ -1,4 +1,4 @@
-"""Traces and plans on s3://, against a local S3 server. Needs tensorflow-io, so it runs with TensorFlow 2.16.2 (see .ci/run)."""
+"""Traces and plans on s3://, against a local S3 server. Needs tensorflow-io: .ci/run has it with TensorFlow 2.16.2."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ def s3():
             except OSError:
                 time.sleep(0.2)
         client = boto3.client(
-            "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="testing", aws_secret_access_key="testing"
+            "s3",
+            endpoint_url=endpoint,
+            region_name="us-east-1",
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
         )
         client.create_bucket(Bucket="bucket")
         yield client, {**KEYS, "S3_ENDPOINT": endpoint}

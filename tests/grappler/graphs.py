@@ -21,7 +21,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def target() -> str:
     """The master of a cluster of two parameter servers and a worker, all in this process, with scheduled send paths."""
     cluster = {job: [f"127.0.0.1:{_free_port()}" for _ in range(count)] for job, count in (("ps", 2), ("worker", 1))}
@@ -55,7 +55,8 @@ def random_graph(seed: int, size: int):
         values = []
         for index in range(3):
             with tf.device(rng.choice([PS0, PS1, WORKER])):
-                values.append(tf1.placeholder_with_default(rng.standard_normal((4, 4)).astype(np.float32), [4, 4], f"in{index}"))
+                value = rng.standard_normal((4, 4)).astype(np.float32)
+                values.append(tf1.placeholder_with_default(value, [4, 4], f"in{index}"))
         for index in range(size):
             a, b = (values[int(rng.integers(len(values)))] for _ in range(2))
             with tf.device(rng.choice([PS0, PS1, WORKER])):

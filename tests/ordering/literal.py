@@ -44,9 +44,7 @@ class Properties:
                 self.m[op.name] = time[op.name]
             else:
                 waits = dep[op.name] & outstanding
-                self.m[op.name] = max(
-                    (sum(time[r] for r in waits if recvs[r] == c) for c in channels), default=0
-                )
+                self.m[op.name] = max((sum(time[r] for r in waits if recvs[r] == c) for c in channels), default=0)
         self.p: dict[str, float] = dict.fromkeys(outstanding, 0)
         self.plus: dict[str, float] = dict.fromkeys(outstanding, math.inf)
         for op in dag.ops:
@@ -94,9 +92,7 @@ def tao(
     return {op.name: priorities[op.name] for op in dag.recvs}
 
 
-def tio(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def tio(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     """Algorithm 3 with the general time oracle (equation 6); infinity becomes largest + 1."""
     recvs = [op.name for op in dag.recvs]
     time = {op.name: int(op.name in set(recvs)) for op in dag.ops}

@@ -140,9 +140,7 @@ def test_error_sentences(data: Any, sentence: str) -> None:
 
 
 def test_duplicate_keys_in_text_are_refused() -> None:
-    text = json.dumps(EXAMPLE).replace(
-        '"w0/compute": {', '"ps0>w0": {"kind": "link"}, "w0/compute": {'
-    )
+    text = json.dumps(EXAMPLE).replace('"w0/compute": {', '"ps0>w0": {"kind": "link"}, "w0/compute": {')
     with pytest.raises(DagError, match="gives the key 'ps0>w0' twice"):
         Dag.from_json(text)
 

@@ -137,10 +137,7 @@ def test_names_do_not_matter_and_results_repeat(dag: Dag, draw: random.Random) -
     rename = {op.name: new[i] for i, op in enumerate(dag.ops)}
     renamed = Dag(
         dag.resources.values(),
-        [
-            op._replace(name=rename[op.name], inputs=tuple(rename[j] for j in op.inputs))
-            for op in dag.ops
-        ],
+        [op._replace(name=rename[op.name], inputs=tuple(rename[j] for j in op.inputs)) for op in dag.ops],
     )
     for name in ("fifo", "layer", "random", "tao", "tio"):
         priorities = get(name)(dag)
@@ -155,8 +152,7 @@ def test_bounds_enclose_the_optimum_and_every_ordering(dag: Dag) -> None:
     assume(len(recvs) <= 5)
     lower, upper = lower_bound_us(dag), upper_bound_us(dag)
     optimum = min(
-        list_schedule(dag, {name: p for p, name in enumerate(order)}).makespan_us
-        for order in itertools.permutations(recvs)
+        list_schedule(dag, {name: p for p, name in enumerate(order)}).makespan_us for order in itertools.permutations(recvs)
     )
     assert lower <= optimum
     for name in ("fifo", "layer", "random", "tao", "tio"):

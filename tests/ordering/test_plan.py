@@ -26,9 +26,7 @@ EXAMPLE: dict[str, Any] = {
     ],
     "metadata": {"model": "resnet50"},
 }
-PRIORITIES = st.dictionaries(
-    st.text(min_size=1, max_size=5), st.sampled_from([-1.5, 0.0, 0, 1.0, 2, 1e9]), max_size=8
-)
+PRIORITIES = st.dictionaries(st.text(min_size=1, max_size=5), st.sampled_from([-1.5, 0.0, 0, 1.0, 2, 1e9]), max_size=8)
 
 
 @settings(max_examples=100, deadline=None)
@@ -170,9 +168,7 @@ def test_make_plan() -> None:
         (None, "ordering 'bad' returned None; return a dict"),
     ],
 )
-def test_make_plan_checks_what_an_ordering_returns(
-    monkeypatch: pytest.MonkeyPatch, result: Any, sentence: str
-) -> None:
+def test_make_plan_checks_what_an_ordering_returns(monkeypatch: pytest.MonkeyPatch, result: Any, sentence: str) -> None:
     monkeypatch.setattr(registry, "_orderings", dict(registry._orderings))
     register("bad")(lambda dag, times_us=None, *, seed=0: result)
     with pytest.raises(PlanError, match=sentence):

@@ -31,9 +31,7 @@ def _fresh_register(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def _nothing(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def _nothing(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     return {}
 
 
@@ -86,9 +84,7 @@ def test_load_plugin(tmp_path: pathlib.Path) -> None:
         ("half.py", PLUGIN.format(name="half") + "\n1 / 0", "failed with ZeroDivisionError"),
     ],
 )
-def test_plugin_error_sentences(
-    tmp_path: pathlib.Path, file: str, text: str | None, sentence: str
-) -> None:
+def test_plugin_error_sentences(tmp_path: pathlib.Path, file: str, text: str | None, sentence: str) -> None:
     before = names()
     if text is not None:
         (tmp_path / file).write_text(text)

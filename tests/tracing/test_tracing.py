@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import textwrap
 
@@ -124,7 +125,7 @@ def test_a_timeline_is_valid_and_no_track_overlaps_itself(trace):
             tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     for spans in tracks.values():
         spans.sort()
-        assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
     kinds = {name.split()[0] for name in names.values()}
     assert {"ops", "receiving", "sending", "queued"} <= kinds
 

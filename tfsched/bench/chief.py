@@ -45,9 +45,7 @@ class Chief:
         arguments = dict(request)
         return getattr(self, "_do_" + arguments.pop("do"))(**arguments)
 
-    def _do_build(
-        self, graph: str, model: str, phase: str, batch: int | None, seed: int
-    ) -> dict[str, Any]:
+    def _do_build(self, graph: str, model: str, phase: str, batch: int | None, seed: int) -> dict[str, Any]:
         """Builds graph "step", "compute" or "communication" (the last needs the first)."""
         described = find_model(model)
         if graph == "step":
@@ -106,9 +104,7 @@ class Chief:
             opened[0].close()
         return {}
 
-    def _do_run(
-        self, session: str, fetch: str, count: int = 1, batch: int | None = None
-    ) -> dict[str, Any]:
+    def _do_run(self, session: str, fetch: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
         """Runs `count` steps: seconds of each, and each worker's finish time since the start."""
         opened, built = self._sessions[session]
         feeds = {} if built.batch is None else {built.batch: batch}
@@ -160,12 +156,6 @@ class Chief:
             "compute_s": sample.compute_s,
             "links_s": sample.links_s,
         }
-
-    def _do_stats(self, session: str) -> dict[str, Any]:
-        """tfsched's counters, summed over the cluster's tasks."""
-        import tfsched
-
-        return {"stats": tfsched.stats(self._sessions[session][0])}
 
 
 def _finite(value: Any) -> bool:

@@ -55,9 +55,7 @@ def check_claims(samples: list[StepSample], steps_s: dict[str, list[float]]) -> 
             name: [float(value) for value in metrics.normalized_step_times(times_s, fastest_s)]
             for name, times_s in steps_s.items()
         },
-        "p95_normalised": {
-            name: fastest_s / metrics.percentile(times_s, 95) for name, times_s in steps_s.items()
-        },
+        "p95_normalised": {name: fastest_s / metrics.percentile(times_s, 95) for name, times_s in steps_s.items()},
         "paper": PAPER,
     }
 

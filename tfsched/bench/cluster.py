@@ -98,9 +98,7 @@ class Cluster:
             clusters[protocol] = jobs
         return clusters
 
-    def _start(
-        self, name: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]
-    ) -> None:
+    def _start(self, name: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:
         spec = {"clusters": clusters, "job": job, "task": index, **self._threads}
         with open(self._log_path(name), "wb") as log:
             self._processes[name] = self.hosts.exec(
@@ -181,10 +179,7 @@ class Cluster:
         for name, process in self._processes.items():
             code = process.poll()
             if code is not None:
-                raise BenchFailed(
-                    f"task {name} died with exit code {code}: the end of its log follows"
-                    f"{self._tail(name)}"
-                )
+                raise BenchFailed(f"task {name} died with exit code {code}: the end of its log follows{self._tail(name)}")
 
     def _log_path(self, name: str) -> str:
         return os.path.join(self._logs, f"{name}.log")

@@ -153,15 +153,11 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
     )
 
 
-def _run_model(
-    config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report
-) -> dict[str, Any]:
+def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report) -> dict[str, Any]:
     cluster = _cluster(config, link, settings)
     notes = list(link.notes)
     with cluster:
-        runner = Runner(
-            cluster, model, config.phase, settings, config.seed, config.warmup, progress
-        )
+        runner = Runner(cluster, model, config.phase, settings, config.seed, config.warmup, progress)
         batch = _batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()

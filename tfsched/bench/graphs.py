@@ -75,9 +75,7 @@ def _make_network(model: Model, training: bool, device: str | Callable[..., str]
         return model.make()
 
 
-def _tower(
-    model: Model, network: Network, batch: int | tf.Tensor, training: bool, device: str
-) -> tuple[_Tower, tf.Tensor]:
+def _tower(model: Model, network: Network, batch: int | tf.Tensor, training: bool, device: str) -> tuple[_Tower, tf.Tensor]:
     """Adds one worker's operations; `finish` is its clock (s) once its own part is done."""
     with tf1.device(device):
         inputs = tf.random.uniform(tf.stack([batch, *model.input_shape]), name="inputs")
@@ -93,8 +91,7 @@ def _tower(
 
 def _describe(network: Network) -> tuple[int, list[tuple[tuple[int, ...], tf.DType, str]]]:
     described = [
-        (tuple(variable.shape.as_list()), variable.dtype.base_dtype, variable.device)
-        for variable in network.variables
+        (tuple(variable.shape.as_list()), variable.dtype.base_dtype, variable.device) for variable in network.variables
     ]
     size = sum(
         variable.shape.num_elements() * kind.size
@@ -112,9 +109,7 @@ def build_step(model: Model, phase: str, batch: int, ps: int, workers: int, seed
     """
     training = phase == "train"
     with _new_graph(seed) as graph:
-        setter = tf1.train.replica_device_setter(
-            ps_tasks=ps, ps_device="/job:ps", worker_device=_worker(0)
-        )
+        setter = tf1.train.replica_device_setter(ps_tasks=ps, ps_device="/job:ps", worker_device=_worker(0))
         network = _make_network(model, training, setter)
         towers: list[_Tower] = []
         updates: list[tf.Operation] = []
@@ -148,9 +143,7 @@ def _apply_average(network: Network, towers: list[_Tower]) -> tf.Operation:
     return optimizer.apply_gradients(zip(averaged, network.trainable, strict=True))
 
 
-def build_compute_alone(
-    model: Model, phase: str, batch: int | None, workers: int, seed: int = 0
-) -> Built:
+def build_compute_alone(model: Model, phase: str, batch: int | None, workers: int, seed: int = 0) -> Built:
     """The same step without a transfer: each worker has its own copy of the variables.
 
     All workers compute at once, since those of one machine share its cores in a real step too.
@@ -188,9 +181,7 @@ def build_compute_alone(
     return Built(graph, {"step": step}, initializer, size, described, size_tensor)
 
 
-def build_communication_alone(
-    variables: list[tuple[tuple[int, ...], tf.DType, str]], workers: int
-) -> Built:
+def build_communication_alone(variables: list[tuple[tuple[int, ...], tf.DType, str]], workers: int) -> Built:
     """The step's transfers without its arithmetic.
 
     `pull` moves every variable to every worker; `push` moves as many bytes back, as gradients
@@ -216,9 +207,7 @@ def build_communication_alone(
                     value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=kind)
                 with tf1.device(_worker(worker)):
                     pulled.append(tf.identity(value).op)
-                    gradient = tf.raw_ops.Fill(
-                        dims=tf.constant(shape, tf.int32), value=tf.zeros([], kind)
-                    )
+                    gradient = tf.raw_ops.Fill(dims=tf.constant(shape, tf.int32), value=tf.zeros([], kind))
                 with tf1.device(device):
                     pushed.append(tf.identity(gradient).op)
         fetches = {"pull": tf.group(*pulled), "push": tf.group(*pushed)}

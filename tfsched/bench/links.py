@@ -33,16 +33,13 @@ def parse_bandwidth(text: str | float) -> float | None:
     match = _BANDWIDTH.match(lowered)
     if match is None or match.group(2) not in _UNITS:
         raise BenchError(
-            f"bandwidth {text!r} is not understood: write it as 1gbit, 400mbit, 1e9 (bits per "
-            "second) or unlimited"
+            f"bandwidth {text!r} is not understood: write it as 1gbit, 400mbit, 1e9 (bits per second) or unlimited"
         )
     bandwidth_bps = float(match.group(1)) * _UNITS[match.group(2)]
     if bandwidth_bps == 0:
         return None
     if not math.isfinite(bandwidth_bps) or bandwidth_bps < 1e4:
-        raise BenchError(
-            f"bandwidth {text!r} is {bandwidth_bps:g} bit/s: give at least 10kbit, or unlimited"
-        )
+        raise BenchError(f"bandwidth {text!r} is {bandwidth_bps:g} bit/s: give at least 10kbit, or unlimited")
     return bandwidth_bps
 
 
@@ -75,9 +72,7 @@ def choose_link(kind: str, bandwidth_bps: float | None) -> Link:
         if bandwidth_bps is None:
             raise BenchError("link 'emulated' needs a bandwidth: give --bandwidth, or --link none")
     if not library.library_path().exists():
-        raise BenchError(
-            "link 'emulated' needs the native library of tfsched: install it with pip install ."
-        )
+        raise BenchError("link 'emulated' needs the native library of tfsched: install it with pip install .")
     return Link(
         "emulated",
         bandwidth_bps,

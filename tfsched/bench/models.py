@@ -75,10 +75,7 @@ def find_model(name: str) -> Model:
 def _weights(count: int, width: int) -> list[tf.Variable]:
     import tensorflow as tf
 
-    return [
-        tf.compat.v1.get_variable(f"layer{index:02d}", [width, width], use_resource=True)
-        for index in range(count)
-    ]
+    return [tf.compat.v1.get_variable(f"layer{index:02d}", [width, width], use_resource=True) for index in range(count)]
 
 
 def _chain(count: int, width: int) -> Network:
@@ -134,8 +131,7 @@ def _keras() -> Any:
         import tf_keras
     except ImportError as error:
         raise BenchError(
-            "image models need the package tf_keras of TensorFlow's own minor version: pip "
-            "install tf_keras"
+            "image models need the package tf_keras of TensorFlow's own minor version: pip install tf_keras"
         ) from error
     return tf_keras
 
@@ -147,9 +143,7 @@ def _from_keras(model: Any) -> Network:
     def loss(inputs: tf.Tensor, training: bool) -> tf.Tensor:
         logits = model(inputs, training=training)
         labels = tf.zeros(tf.shape(inputs)[:1], tf.int32)
-        return tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        )
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
     def updates(inputs: tf.Tensor) -> list[tf.Operation]:
         return list(model.get_updates_for([inputs]))

@@ -36,8 +36,7 @@ def _draw_result(result: dict[str, Any], boxes: Axes, curves: Axes) -> None:
     boxes.set_ylim(bottom=0)
     boxes.legend()
     boxes.set_title(
-        f"{result['model']} {result['phase']}, batch {result['batch']}, {result['ps']} PS, "
-        f"{result['workers']} worker(s)",
+        f"{result['model']} {result['phase']}, batch {result['batch']}, {result['ps']} PS, {result['workers']} worker(s)",
         fontsize=10,
     )
     for name, times_s in zip(names, steps_s, strict=True):

@@ -102,9 +102,7 @@ def table_of(result: dict[str, Any]) -> Table:
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("setting")
-    for heading in (
-        *("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower", "straggler", "samples/s"),
-    ):
+    for heading in (*("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower", "straggler", "samples/s"),):
         table.add_column(heading, justify="right")
     for name, row in result["settings"].items():
         table.add_row(

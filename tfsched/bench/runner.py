@@ -80,9 +80,7 @@ class Runner:
         self._cluster.call(do="build", graph=graph, batch=batch, **self._model)
 
     def _open(self, session: str, graph: str, plain: bool = False) -> None:
-        self._cluster.call(
-            do="open", session=session, graph=graph, protocol=self._bounds_protocol, plain=plain
-        )
+        self._cluster.call(do="open", session=session, graph=graph, protocol=self._bounds_protocol, plain=plain)
 
     def _open_communication(self) -> None:
         for session in self._bounds[1:]:
@@ -184,9 +182,7 @@ class Runner:
             first = number % len(turns)
             for place, session in enumerate(turns[first:] + turns[:first]):
                 self._progress(f"measuring {session}", number * len(turns) + place, total)
-                answer = self._cluster.call(
-                    do="run", session=session, fetch=_fetch(session), count=1
-                )
+                answer = self._cluster.call(do="run", session=session, fetch=_fetch(session), count=1)
                 step_s = answer["steps_s"][0]
                 if session in result.bounds_s:
                     result.bounds_s[session].append(step_s)

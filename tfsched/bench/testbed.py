@@ -25,9 +25,7 @@ _serials = itertools.count()
 
 def _call(*argv: str) -> str:
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BenchError(f"`{' '.join(argv)}` did not run ({error}): use --link none") from error
     if done.returncode:

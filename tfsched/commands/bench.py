@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tfsched.commands.flags import CommandFlags, UsageError
 
+MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152"
+
 
 def define(flags: CommandFlags) -> None:
-    flags.strings("model", "mlp24", "models to train, one after another: seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152")
+    flags.strings("model", "mlp24", f"models to train, one after another: {MODELS}")
     flags.integer("ps", 1, "parameter servers, one host each", lower=1)
     flags.integer("workers", 1, "workers, one host each", lower=1)
     flags.string("bandwidth", "1gbit", 'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"')
@@ -14,7 +16,7 @@ def define(flags: CommandFlags) -> None:
         "link",
         "auto",
         ["netns", "emulated", "none", "auto"],
-        "netns: a network namespace a host (root); emulated: paced inside the sender; none: loopback; auto: netns, else emulated",
+        "netns: a network namespace a host (root); emulated: paced in the sender; none: loopback; auto: the first that works",
     )
     flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
     flags.strings("settings", "vanilla,tio,tao", "presets to compare, interleaved")

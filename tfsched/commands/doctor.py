@@ -109,7 +109,7 @@ def _factory() -> Check:
     try:
         Server({"doctor": [f"127.0.0.1:{_free_port()}"]}, job_name="doctor", task_index=0)
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        return Check("server factory", False, str(error).splitlines()[0], "is something else listening on 127.0.0.1? try again")
+        return Check("server factory", False, str(error).splitlines()[0], "is the port taken? try again")
     return Check("server factory", True, f"a server of protocol {PROTOCOL} started")
 
 
@@ -184,12 +184,10 @@ def _namespaces() -> Check:
     from tfsched.bench.testbed import netns_available
 
     available, reason = netns_available()
-    return Check(_OPTIONAL, available, reason or "the bench can limit real links", "run the bench as root, or with --link emulated")
+    return Check(_OPTIONAL, available, reason, "run the bench as root, or with --link emulated")
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-

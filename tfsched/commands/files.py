@@ -62,7 +62,7 @@ def read_json(path: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not JSON ({_reason(error)}); give a trace or a DAG in the format of docs/dag-format.md.") from None
+        raise FileError(f"{path} is not JSON ({_reason(error)}); give a trace or a DAG (docs/dag-format.md).") from None
 
 
 def read_dag_or_trace(path: str) -> Any:

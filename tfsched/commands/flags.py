@@ -73,7 +73,7 @@ class CommandFlags:
         rows = [f"tfsched {self.command}: {summary}", ""]
         for name in sorted(self._env):
             flag = self.values[name]
-            default = "" if flag.default in (None, "") else f" (default: {flag.default_as_str.strip(chr(39))})"
+            default = "" if flag.default in (None, "") else f" (default: {str(flag.default_as_str).strip(chr(39))})"
             shown = f"--[no]{name}" if flag.boolean else f"--{name}"
             rows.append(f"  {shown}{default}")
             rows.append(f"      {flag.help}")

@@ -22,7 +22,9 @@ def define(flags: CommandFlags) -> None:
 
 def run(flags: CommandFlags, arguments: list[str]) -> int:
     if len(arguments) != 1:
-        raise UsageError(f"tfsched order takes one file, a trace or a DAG JSON, and got {len(arguments)}: {' '.join(arguments)}")
+        raise UsageError(
+            f"tfsched order takes one file, a trace or a DAG JSON, and got {len(arguments)}: {' '.join(arguments)}"
+        )
     if flags.plugin:
         ordering.load_plugin(flags.plugin)
     ordering.get(flags.algorithm)  # a wrong name is said before a large file is read

@@ -7,7 +7,7 @@ import sys
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow with the process's stderr closed to it. Errors of the import itself still come out as exceptions."""
+    """Imports TensorFlow with the process's stderr closed to it. The import's own errors still come out as exceptions."""
     if "tensorflow" in sys.modules:
         return
     sys.stderr.flush()

@@ -27,18 +27,14 @@ def define(flags: CommandFlags) -> None:
 
 def run(flags: CommandFlags, arguments: list[str]) -> int:
     if bool(flags.script) == bool(flags.model):
-        raise UsageError(
-            f"tfsched trace got --script={flags.script!r} and --model={flags.model!r}; give one of the two."
-        )
+        raise UsageError(f"tfsched trace got --script={flags.script!r} and --model={flags.model!r}; give one of the two.")
     if flags.model and arguments:
         raise UsageError(f"tfsched trace --model takes only flags and got {' '.join(arguments)!r}")
     import_tensorflow()
     trace = _script(flags, arguments) if flags.script else _model(flags)
     trace.save(flags.out, open_file)
     if not flags.quiet:
-        print(
-            f"{len(trace.steps)} steps of {len(trace.nodes)} ops and {len(trace.links)} transfers written to {flags.out}"
-        )
+        print(f"{len(trace.steps)} steps of {len(trace.nodes)} ops and {len(trace.links)} transfers written to {flags.out}")
     return 0
 
 

@@ -111,9 +111,10 @@ def _note_error(error: BaseException, strict: bool) -> None:
     with _LOCK:
         _STATS.errors += 1
         _STATS.last_error = text
-        first = text not in _WARNED
-        _WARNED.add(text)
-    if first and not strict:
+        warn = not strict and text not in _WARNED
+        if warn:  # a strict session says it by failing, and must not silence a later one that does not
+            _WARNED.add(text)
+    if warn:
         logging.warning("tfsched steps aside, transfers run unordered: %s", text)
         if not isinstance(error, ValueError):
             logging.info("tfsched: where it happened", exc_info=error)

@@ -15,7 +15,7 @@ class Edge(NamedTuple):
 
 
 def task_of(device: str) -> str:
-    """The task part of a device name: "/job:ps/replica:0/task:1/device:CPU:0" -> "/job:ps/replica:0/task:1"; "" if unplaced."""
+    """The task of a device: "/job:ps/replica:0/task:1/device:CPU:0" -> "/job:ps/replica:0/task:1"; "" if unplaced."""
     parts = [part for part in device.split("/") if part.startswith(("job:", "replica:", "task:"))]
     return "/" + "/".join(parts) if len(parts) == 3 else ""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.transfers import PROXY_OP, Transfer
@@ -13,7 +14,8 @@ from tfsched.options import Options
 PREFIX = "tfsched/proxy/"
 
 
-class Ranked(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Ranked:
     """A transfer and its place among the ordered ones between the same two tasks."""
 
     transfer: Transfer
@@ -58,7 +60,8 @@ def insert_proxies(view: GraphView, ranked: Sequence[Ranked], options: Options) 
     The proxy stands on the sender's device. Consumers on the sender's own task keep their edge.
     """
     taken = set(view.index)
-    for transfer, rank, count in ranked:
+    for one in ranked:
+        transfer = one.transfer
         source = view.nodes[transfer.source]
         proxy = view.graph.node.add()
         proxy.name = _unused(PREFIX + _path(f"{source.name}_{transfer.port}") + _path(transfer.device), taken)
@@ -69,8 +72,8 @@ def insert_proxies(view: GraphView, ranked: Sequence[Ranked], options: Options) 
         proxy.attr["transfer"].s = f"{source.name}:{transfer.port}".encode()
         proxy.attr["receiver"].s = transfer.receiver.encode()
         proxy.attr["policy"].s = options.policy.encode()
-        proxy.attr["rank"].i = rank
-        proxy.attr["count"].i = count
+        proxy.attr["rank"].i = one.rank
+        proxy.attr["count"].i = one.count
         proxy.attr["credit_bytes"].i = options.credit_bytes
         proxy.attr["copy"].b = transfer.copy
         for number, position in transfer.consumers:

@@ -27,7 +27,9 @@ class Report:
     unordered: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def rewrite(graph: Any, options: Options, fetches: Iterable[str] = (), keep: Iterable[str] = ()) -> tuple[Any | None, Report]:
+def rewrite(
+    graph: Any, options: Options, fetches: Iterable[str] = (), keep: Iterable[str] = ()
+) -> tuple[Any | None, Report]:
     """Orders the transfers of a placed graph.
 
     Running it on its own output gives the same graph again.
@@ -80,7 +82,7 @@ def _rank(
     by_sender: dict[str, list[Transfer]] = {}
     for transfer in mine:  # already in the order of their first consumers, and sorting is stable
         by_sender.setdefault(transfer.sender, []).append(transfer)
-    ranked = []
+    ranked: list[proxies.Ranked] = []
     for group in by_sender.values():
         group.sort(key=lambda transfer: priority[transfer.name(view)])
         ranked.extend(proxies.Ranked(transfer, rank, len(group)) for rank, transfer in enumerate(group))
@@ -123,4 +125,3 @@ def explain(report: Report) -> str:
     """One line for the log."""
     left = ", ".join(f"{count} {reason}" for reason, count in sorted(report.unordered.items()))
     return f"{report.ordered} transfers ordered" + (f"; left alone: {left}" if left else "")
-

@@ -16,7 +16,17 @@ PROXY_OP = "TfschedProxy"
 _NOT_FLAT = {types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_INVALID}
 
 # Ops whose output may be their input's buffer, so that a reference variable can be seen through them.
-_FORWARDING = {"Identity", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "Snapshot", "PreventGradient", "Bitcast", "IdentityN"}
+_FORWARDING = {
+    "Identity",
+    "StopGradient",
+    "Reshape",
+    "Squeeze",
+    "ExpandDims",
+    "Snapshot",
+    "PreventGradient",
+    "Bitcast",
+    "IdentityN",
+}
 
 _CONSTANTS = {"Const", "HostConst"}
 

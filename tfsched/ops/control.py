@@ -53,7 +53,8 @@ def transfers(session: Any = None, task: str | None = None, clear: bool = False)
 def _read(what: int, session: Any, task: str | None, clear: bool) -> str:
     if (session is None) != (task is None):
         raise TfschedError(
-            f"session is {session!r} and task is {task!r}; give both to read a task of a cluster, or neither to read this process."
+            f"session is {session!r} and task is {task!r}; "
+            "give both to read a task of a cluster, or neither to read this process."
         )
     return _read_local(what, clear) if session is None else _read_remote(what, session, str(task), clear)
 

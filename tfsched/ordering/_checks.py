@@ -79,9 +79,7 @@ def read_object(source: object, what: str, error: type[ValueError]) -> Mapping[s
     return source
 
 
-def known_keys(
-    entry: Mapping[str, Any], known: tuple[str, ...], what: str, error: type[ValueError]
-) -> None:
+def known_keys(entry: Mapping[str, Any], known: tuple[str, ...], what: str, error: type[ValueError]) -> None:
     """Raise `error` for the first key of `entry` that is not in `known`."""
     for key in entry:
         if key not in known:

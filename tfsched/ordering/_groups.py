@@ -77,9 +77,7 @@ class Groups:
                     successors[source].append(target)
         return successors
 
-    def frontier(
-        self, starts: Iterable[int], count: Sequence[int] | np.ndarray, expanded: bytearray
-    ) -> list[int]:
+    def frontier(self, starts: Iterable[int], count: Sequence[int] | np.ndarray, expanded: bytearray) -> list[int]:
         """Return the first groups with two or more outstanding recvs, downstream of `starts`.
 
         `starts` are nodes that depend on one outstanding recv r, `count` is per group its number of

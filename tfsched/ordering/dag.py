@@ -85,8 +85,7 @@ class Dag:
                 resolved.append(tuple(dict.fromkeys([index[name] for name in op.inputs])))
             except KeyError as exc:
                 raise DagError(
-                    f"op {show(op.name)} has the unknown input {show(exc.args[0])}; "
-                    "add that op or remove the input"
+                    f"op {show(op.name)} has the unknown input {show(exc.args[0])}; add that op or remove the input"
                 ) from None
         return tuple(resolved)
 
@@ -206,9 +205,7 @@ def _check_resource(resource: Resource) -> Resource:
         raise DagError(f'{what} has kind {show(resource.kind)}; give "compute" or "link"')
     bandwidth_bps = resource.bandwidth_bps
     if bandwidth_bps is not None:
-        bandwidth_bps = _checks.number(
-            bandwidth_bps, f"the bandwidth_bps of {what}", DagError, positive=True
-        )
+        bandwidth_bps = _checks.number(bandwidth_bps, f"the bandwidth_bps of {what}", DagError, positive=True)
     startup_us = _checks.number(resource.startup_us, f"the startup_us of {what}", DagError)
     if resource.kind == "compute" and (bandwidth_bps is not None or startup_us):
         raise DagError(f"{what} is a compute resource with bandwidth_bps or startup_us; remove it")
@@ -231,14 +228,10 @@ def _check_op(op: Op, position: int) -> Op:
     if size_bytes is not None and not (type(size_bytes) is int and size_bytes >= 0):
         size = _checks.number(size_bytes, f"the size in bytes of op {show(name)}", DagError)
         if size != int(size) or isinstance(size_bytes, float):
-            raise DagError(
-                f"the size in bytes of op {show(name)} is {show(size_bytes)}; give a whole number"
-            )
+            raise DagError(f"the size in bytes of op {show(name)} is {show(size_bytes)}; give a whole number")
         size_bytes = int(size_bytes)
     if size_bytes is not None and size_bytes > MAX_SIZE_BYTES:
-        raise DagError(
-            f"the size in bytes of op {show(name)} is {show(size_bytes)}; give at most 2^63 - 1"
-        )
+        raise DagError(f"the size in bytes of op {show(name)} is {show(size_bytes)}; give at most 2^63 - 1")
     return Op(name, resource, tuple(inputs), time_us, size_bytes)
 
 
@@ -246,8 +239,7 @@ def _op_time_us(op: Op, resources: Mapping[str, Resource]) -> float:
     resource = resources.get(op.resource) if isinstance(op.resource, str) else None
     if resource is None:
         raise DagError(
-            f"op {show(op.name)} is on the unknown resource {show(op.resource)}; "
-            'add it to "resources" or correct the name'
+            f'op {show(op.name)} is on the unknown resource {show(op.resource)}; add it to "resources" or correct the name'
         )
     if op.time_us is not None:
         return op.time_us

@@ -9,8 +9,6 @@ from .registry import register
 
 
 @register("fifo")
-def fifo(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def fifo(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     """Return recv name -> its position 0..n-1 among the recvs of the file."""
     return {op.name: float(i) for i, op in enumerate(dag.recvs)}

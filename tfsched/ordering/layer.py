@@ -9,9 +9,7 @@ from .registry import register
 
 
 @register("layer")
-def layer(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def layer(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     """Return recv name -> topological index of the first op that reads it.
 
     This is ByteScheduler's priority (Peng et al., SOSP'19: a layer's index in the forward pass) for
@@ -22,7 +20,4 @@ def layer(
     for rank, i in enumerate(dag.topological_order):
         position[i] = rank
     last = len(dag.ops)
-    return {
-        dag.ops[i].name: float(min((position[j] for j in dag.consumers[i]), default=last))
-        for i in dag.recv_indices
-    }
+    return {dag.ops[i].name: float(min((position[j] for j in dag.consumers[i]), default=last)) for i in dag.recv_indices}

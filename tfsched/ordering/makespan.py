@@ -75,9 +75,7 @@ def list_schedule(
                 if waiting[j] == 0:
                     make_ready(j)
     names = [op.name for op in dag.ops]
-    return Schedule(
-        max(end_us), dict(zip(names, start_us, strict=True)), dict(zip(names, end_us, strict=True))
-    )
+    return Schedule(max(end_us), dict(zip(names, start_us, strict=True)), dict(zip(names, end_us, strict=True)))
 
 
 def _sort_keys(dag: Dag, priorities: Mapping[str, float]) -> list[tuple[float, int]]:
@@ -88,8 +86,6 @@ def _sort_keys(dag: Dag, priorities: Mapping[str, float]) -> list[tuple[float, i
         name = dag.ops[i].name
         priority = priorities.get(name, math.inf)
         if not isinstance(priority, numbers.Real) or math.isnan(priority):
-            raise DagError(
-                f"the priority of recv op {show(name)} is {show(priority)}; give a number"
-            )
+            raise DagError(f"the priority of recv op {show(name)} is {show(priority)}; give a number")
         keys[i] = (float(priority), i)
     return keys

@@ -80,8 +80,7 @@ def straggler_effects(worker_times_s: Iterable[Sequence[float]]) -> list[float]:
         if len(times_s) == 0:
             raise MetricError(f"step {step} has no workers; give one finish time per worker")
         checked = [
-            _checks.number(t, f"finish time {w} of step {step}", MetricError, positive=True)
-            for w, t in enumerate(times_s)
+            _checks.number(t, f"finish time {w} of step {step}", MetricError, positive=True) for w, t in enumerate(times_s)
         ]
         result.append((max(checked) - min(checked)) / max(checked))
     return result
@@ -95,19 +94,14 @@ def straggler_effect(worker_times_s: Iterable[Sequence[float]]) -> float:
     return math.fsum(effects) / len(effects)
 
 
-def normalized_step_times(
-    step_times_s: Sequence[float], best_s: float | None = None
-) -> list[float]:
+def normalized_step_times(step_times_s: Sequence[float], best_s: float | None = None) -> list[float]:
     """Return best / each step time: 1 is the best step, 0.5 one that took twice as long.
 
     This is the x axis of the CDF in TicTac, figure 8. To compare several orderings give all of them
     the same `best_s`; the default is the fastest of these steps.
     Raises MetricError for no steps, or a time that is not finite and above zero.
     """
-    times_s = [
-        _checks.number(t, f"step time {i}", MetricError, positive=True)
-        for i, t in enumerate(step_times_s)
-    ]
+    times_s = [_checks.number(t, f"step time {i}", MetricError, positive=True) for i, t in enumerate(step_times_s)]
     if not times_s:
         raise MetricError("there are no step times; give at least one")
     if best_s is None:

@@ -94,8 +94,7 @@ class Plan:
             "format": FORMAT,
             "algorithm": self.algorithm,
             "transfers": [
-                {**self.extras.get(name, {}), "name": name, "priority": self.priorities[name]}
-                for name in ordered
+                {**self.extras.get(name, {}), "name": name, "priority": self.priorities[name]} for name in ordered
             ],
             "metadata": dict(self.metadata),
         }
@@ -156,9 +155,7 @@ class Plan:
         return cls.from_json(text)
 
 
-def make_plan(
-    dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = None, seed: int = 0
-) -> Plan:
+def make_plan(dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = None, seed: int = 0) -> Plan:
     """Run the ordering registered as `algorithm` on `dag` and return its Plan.
 
     Raises OrderingError for an unknown name, DagError for bad times, and PlanError if the ordering

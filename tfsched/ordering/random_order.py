@@ -10,9 +10,7 @@ from .registry import register
 
 
 @register("random")
-def random_order(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def random_order(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     """Return recv name -> distinct priority 0..n-1; the same seed gives the same order."""
     priorities = list(range(len(dag.recvs)))
     random.Random(seed).shuffle(priorities)

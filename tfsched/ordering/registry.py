@@ -23,9 +23,7 @@ class Ordering(Protocol):
     `times_us` (op name -> µs) replaces the dag's own times; `seed` serves the orderings that draw.
     """
 
-    def __call__(
-        self, dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-    ) -> dict[str, float]: ...
+    def __call__(self, dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]: ...
 
 
 _F = TypeVar("_F", bound=Ordering)
@@ -40,9 +38,7 @@ def register(name: str) -> Callable[[_F], _F]:
     by another function, or one that is not letters, digits, "_", "-" and ".".
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
-        raise OrderingError(
-            f'an ordering cannot be called {show(name)}; use letters, digits, "_", "-" and "."'
-        )
+        raise OrderingError(f'an ordering cannot be called {show(name)}; use letters, digits, "_", "-" and "."')
 
     def decorate(function: _F) -> _F:
         if not callable(function):
@@ -96,8 +92,7 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
         added = tuple(sorted(set(_orderings) - set(before)))
         if not added:
             raise OrderingError(
-                f"the plugin {text!r} registers no ordering; "
-                'decorate its function with @tfsched.ordering.register("name")'
+                f'the plugin {text!r} registers no ordering; decorate its function with @tfsched.ordering.register("name")'
             )
     except BaseException as exc:
         _orderings.clear()
@@ -106,8 +101,6 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
         if isinstance(exc, (KeyboardInterrupt, OrderingError)):
             raise
         message = " ".join(str(exc).split())
-        raise OrderingError(
-            f"the plugin {text!r} failed with {type(exc).__name__}: {message}; correct the file"
-        ) from exc
+        raise OrderingError(f"the plugin {text!r} failed with {type(exc).__name__}: {message}; correct the file") from exc
     _plugins[real] = added
     return list(added)

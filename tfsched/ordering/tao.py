@@ -15,9 +15,7 @@ _INFINITE = np.iinfo(np.int64).max
 
 
 @register("tao")
-def tao(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def tao(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     """Return recv name -> priority 0..n-1 by TicTac's Algorithm 2.
 
     Repeatedly: update P and M+ of the outstanding recvs (Algorithm 1), take the minimum by the
@@ -173,9 +171,7 @@ class _Properties:
                 return int(candidates[self.impending_ns()[candidates].argmin()])
         if len(candidates) == 1:
             return int(candidates[0])
-        best = _scan(
-            self.load_ns[candidates], self.recv_ns[candidates], self.impending_ns()[candidates]
-        )
+        best = _scan(self.load_ns[candidates], self.recv_ns[candidates], self.impending_ns()[candidates])
         return int(candidates[best])
 
 

@@ -10,9 +10,7 @@ from .registry import register
 
 
 @register("tio")
-def tio(
-    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
-) -> dict[str, float]:
+def tio(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
     """Return recv name -> M+ under the general time oracle.
 
     TicTac, section 4.3, Algorithm 3: with time 1 for a recv and 0 for other ops (equation 6), M+ is
@@ -44,6 +42,4 @@ def tio(
         for recv in range(groups.recvs)
     ]
     last = max((m for m in impending if m is not None), default=0) + 1
-    return {
-        op.name: float(last if m is None else m) for op, m in zip(dag.recvs, impending, strict=True)
-    }
+    return {op.name: float(last if m is None else m) for op, m in zip(dag.recvs, impending, strict=True)}

@@ -1,6 +1,9 @@
-"""Step traces: recording, saving, turning into DAGs, plans and timelines. May import TensorFlow, tfsched.ordering, tfsched.grappler and tfsched.ops."""
+"""Step traces: recording them, and what is made of them.
 
-from tfsched.tracing.step_trace import StepTrace, TraceError, TracedStep, load_trace, plan_from_trace
+May import TensorFlow, tfsched.ordering, tfsched.grappler and tfsched.ops.
+"""
+
+from tfsched.tracing.step_trace import StepTrace, TracedStep, TraceError, load_trace, plan_from_trace
 from tfsched.tracing.tracer import trace_steps
 
 __all__ = ["StepTrace", "TraceError", "TracedStep", "load_trace", "plan_from_trace", "trace_steps"]

@@ -25,9 +25,7 @@ class Key(NamedTuple):
 
 def key_of(node: Any) -> Key:
     """The key of a _Send or _Recv node."""
-    return Key(
-        node.attr["tensor_name"].s.decode(), node.attr["send_device"].s.decode(), node.attr["recv_device"].s.decode()
-    )
+    return Key(node.attr["tensor_name"].s.decode(), node.attr["send_device"].s.decode(), node.attr["recv_device"].s.decode())
 
 
 def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:

@@ -129,10 +129,7 @@ class StepTrace:
         needed = [True] * len(view.nodes)
         bare = dag_of_placed_graph(view, needed, find_transfers(view, needed, classify=False), receiver)
         oracle = self.oracle()
-        ops = [
-            op._replace(time_us=oracle.time_us(op.name, 0.0), size_bytes=self.sizes.get(op.name))
-            for op in bare.ops
-        ]
+        ops = [op._replace(time_us=oracle.time_us(op.name, 0.0), size_bytes=self.sizes.get(op.name)) for op in bare.ops]
         return Dag(bare.resources.values(), ops)
 
     def plan(self, algorithm: str, seed: int = 0) -> Plan:
@@ -159,9 +156,7 @@ class StepTrace:
             "format": FORMAT,
             "tensorflow": self.tensorflow,
             "nodes": [list(node) for node in self.nodes],
-            "transfers": [
-                {"name": name, "link": link, "bytes": self.sizes.get(name)} for name, link in self.links.items()
-            ],
+            "transfers": [{"name": name, "link": link, "bytes": self.sizes.get(name)} for name, link in self.links.items()],
             "steps": [dataclasses.asdict(step) for step in self.steps],
         }
 

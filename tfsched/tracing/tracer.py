@@ -60,9 +60,7 @@ class Recorder:
 
     def run(self, run: Any, fetches: Any, feed_dict: Any = None) -> Any:
         """Calls ``run`` (a session's) with tracing on and returns its result."""
-        options = tf.compat.v1.RunOptions(
-            trace_level=tf.compat.v1.RunOptions.FULL_TRACE, output_partition_graphs=True
-        )
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
         metadata = tf.compat.v1.RunMetadata()
         start_us = time.time_ns() // 1000
         result = run(fetches, feed_dict, options=options, run_metadata=metadata)
@@ -107,12 +105,8 @@ class Recorder:
         """The trace; with ``session``, including what the cluster's schedulers saw of the steps."""
         if session is not None:
             self._add_sends(session)
-        nodes = [
-            (node.name, node.op, node.device, list(node.input)) for node in (self._graph.node if self._graph else ())
-        ]
-        links = {
-            name: f"{task_of(key.send_device)}>{task_of(key.recv_device)}" for key, name in self._names.items()
-        }
+        nodes = [(node.name, node.op, node.device, list(node.input)) for node in (self._graph.node if self._graph else ())]
+        links = {name: f"{task_of(key.send_device)}>{task_of(key.recv_device)}" for key, name in self._names.items()}
         sizes = {}
         for name in links:
             source, port = split_input(name.partition("@")[0])
