@@ -3,9 +3,14 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
+#include "cc/transport/capability.h"
 #include "cc/transport/runtime.h"
+#include "tensorflow/core/common_runtime/device_set.h"
+#include "tensorflow/core/common_runtime/local_device.h"
 #include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/grappler/clusters/cluster.h"
 #include "tensorflow/core/grappler/grappler_item.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer.h"
 #include "tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h"
@@ -19,9 +24,23 @@ namespace {
 
 std::atomic<tfsched_pass_fn> python_pass{nullptr};
 
-// Everything the pass needs, in one message that Python can read: the graph, and as collections what must not change and
-// the parameters from the session's configuration.
-tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::GrapplerItem& item,
+// The devices whose processes know tfsched's ops: this process's own, and those that said so.
+std::vector<std::string> CapableDevices(const tensorflow::grappler::Cluster* cluster) {
+  std::vector<std::string> names;
+  const tensorflow::DeviceSet* devices = cluster == nullptr ? nullptr : cluster->GetDeviceSet();
+  if (devices == nullptr) return names;
+  for (const tensorflow::Device* device : devices->devices()) {
+    if (dynamic_cast<const tensorflow::LocalDevice*>(device) != nullptr || IsCapable(device->attributes())) {
+      names.push_back(device->name());
+    }
+  }
+  return names;
+}
+
+// Everything the pass needs, in one message that Python can read: the graph, and as collections what must not change, where
+// proxies may stand and the parameters from the session's configuration.
+tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::Cluster* cluster,
+                                    const tensorflow::grappler::GrapplerItem& item,
                                     const tensorflow::RewriterConfig_CustomGraphOptimizer& config) {
   tensorflow::MetaGraphDef request;
   *request.mutable_graph_def() = item.graph;
@@ -32,6 +51,8 @@ tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::GrapplerItem& it
   for (const auto& name_and_value : item.feed) feed->add_value(name_and_value.first);
   auto* keep = collections["keep"].mutable_node_list();
   for (const auto& name : item.NodesToPreserve()) keep->add_value(name);
+  auto* capable = collections["capable"].mutable_node_list();
+  for (const auto& name : CapableDevices(cluster)) capable->add_value(name);
   collections["parameters"].mutable_bytes_list()->add_value(config.SerializeAsString());
   return request;
 }
@@ -52,7 +73,7 @@ class Pass : public tensorflow::grappler::CustomGraphOptimizer {
     const tfsched_pass_fn pass = python_pass.load();
     if (pass == nullptr) return tensorflow::errors::Aborted("tfsched: no pass is installed in this process.");
     std::string request;
-    if (!RequestFor(item, config_).SerializeToString(&request)) {
+    if (!RequestFor(cluster, item, config_).SerializeToString(&request)) {
       LOG(WARNING) << "tfsched: the graph " << item.id << " is too large to be handed to the pass; it runs unordered.";
       return tensorflow::errors::Aborted("tfsched: the graph cannot be serialised.");
     }

@@ -2,9 +2,11 @@
 #include <memory>
 #include <utility>
 
+#include "cc/transport/capability.h"
 #include "cc/transport/rendezvous_mgr.h"
 #include "cc/transport/runtime.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_server_lib.h"
+#include "tensorflow/core/distributed_runtime/rpc/grpc_worker_service.h"
 #include "tensorflow/core/distributed_runtime/server_lib.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -14,6 +16,22 @@ namespace {
 // The wire is unchanged, so peers may run stock "grpc". tfsched/server.py repeats the name.
 constexpr char kProtocol[] = "grpc+tfsched";
 
+// A pass must not put tfsched's ops on a task that does not know them. So the answer to a master's first question, which
+// devices are there, says that this task does.
+class Worker : public tensorflow::GrpcWorker {
+ public:
+  using GrpcWorker::GrpcWorker;
+
+  void GetStatusAsync(tensorflow::CallOptions* opts, const tensorflow::GetStatusRequest* request,
+                      tensorflow::GetStatusResponse* response, bool fail_fast, tensorflow::StatusCallback done) override {
+    GrpcWorker::GetStatusAsync(opts, request, response, fail_fast,
+                               [response, done = std::move(done)](const absl::Status& status) {
+                                 for (auto& device : *response->mutable_device_attributes()) MarkCapable(&device);
+                                 done(status);
+                               });
+  }
+};
+
 class Server : public tensorflow::GrpcServer {
  public:
   explicit Server(const tensorflow::ServerDef& def) : GrpcServer(def, tensorflow::Env::Default()) {}
@@ -21,6 +39,9 @@ class Server : public tensorflow::GrpcServer {
   absl::Status Init() {
     tensorflow::GrpcServerOptions options;
     options.rendezvous_mgr_func = [](const tensorflow::WorkerEnv* env) { return new SchedulingRendezvousMgr(env); };
+    options.worker_func = [](tensorflow::WorkerEnv* env, const tensorflow::ConfigProto& config) {
+      return std::unique_ptr<tensorflow::GrpcWorker>(new Worker(env, config));
+    };
     return GrpcServer::Init(options);
   }
 };

@@ -119,6 +119,19 @@ def test_pruned_transfers_get_no_rank():
     assert {node.attr["count"].i for node in proxies(changed)} == {2}
 
 
+def test_what_a_fed_tensor_was_made_from_gets_no_rank():
+    graph_def, fetches = build(chain)
+    changed, _ = rewrite(copy(graph_def), Options(), fetches, feeds=["layer1:0"])
+    assert set(by_transfer(changed)) == {"w2:0", "w3:0"}
+
+
+def test_tasks_without_tfsched_get_no_proxy():
+    graph_def, fetches = build(chain)
+    changed, report = rewrite(copy(graph_def), Options(), fetches, capable={TASKS[1], TASKS[2]})
+    assert changed is None
+    assert report.unordered == {"from a task without tfsched": 4}
+
+
 def unordered(function):
     graph_def, fetches = build(function)
     changed, report = rewritten(graph_def, fetches)

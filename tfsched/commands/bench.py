@@ -16,7 +16,7 @@ def define(flags: CommandFlags) -> None:
         "link",
         "auto",
         ["netns", "emulated", "none", "auto"],
-        "netns: a network namespace a host (root); emulated: paced in the sender; none: loopback; auto: the first that works",
+        "netns: a network namespace a host (root); emulated: paced in the sender; none: loopback; auto: what works",
     )
     flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
     flags.strings("settings", "vanilla,tio,tao", "presets to compare, interleaved")

@@ -12,6 +12,7 @@ from absl import logging
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
 
+from tfsched.grappler.graph import task_of
 from tfsched.grappler.rewrite import explain, rewrite
 from tfsched.grappler.strict import fail_with
 from tfsched.ops import library
@@ -70,8 +71,10 @@ def _run(data: int, size: int, sink: int) -> int:
         strict = parameters.get("strict") is True
         fetches = list(request.collection_def["fetch"].node_list.value)
         keep = list(request.collection_def["keep"].node_list.value)
+        feeds = list(request.collection_def["feed"].node_list.value)
+        capable = {task_of(device) for device in request.collection_def["capable"].node_list.value}
         try:
-            graph, report = rewrite(request.graph_def, Options.from_parameters(parameters), fetches, keep)
+            graph, report = rewrite(request.graph_def, Options.from_parameters(parameters), fetches, keep, feeds, capable)
         except Exception as error:  # whatever it is, the step must run as if we were not there
             _note_error(error, strict)
             if not strict:

@@ -73,17 +73,16 @@ class GraphView:
                 yield edge.source
         yield from self.control_inputs[number]
 
-    def ancestors(self, names: Iterable[str]) -> list[bool]:
-        """Which nodes the named ones need, themselves included; unknown names are passed over."""
-        stack = [self.index[name] for name in names if name in self.index]
+    def ancestors(self, names: Iterable[str], given: Iterable[str] = ()) -> list[bool]:
+        """Which nodes run for the sake of the named ones, if those ``given`` do not run; unknown names are passed over."""
+        done = {self.index[name] for name in given if name in self.index}
         needed = [False] * len(self.nodes)
-        for number in stack:
-            needed[number] = True
+        stack = [self.index[name] for name in names if name in self.index]
         while stack:
-            for source in self.inputs(stack.pop()):
-                if not needed[source]:
-                    needed[source] = True
-                    stack.append(source)
+            number = stack.pop()
+            if number not in done and not needed[number]:
+                needed[number] = True
+                stack.extend(self.inputs(number))
         return needed
 
     @functools.cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from tfsched import ordering as orderings
@@ -28,7 +28,12 @@ class Report:
 
 
 def rewrite(
-    graph: Any, options: Options, fetches: Iterable[str] = (), keep: Iterable[str] = ()
+    graph: Any,
+    options: Options,
+    fetches: Iterable[str] = (),
+    keep: Iterable[str] = (),
+    feeds: Iterable[str] = (),
+    capable: Collection[str] | None = None,
 ) -> tuple[Any | None, Report]:
     """Orders the transfers of a placed graph.
 
@@ -39,6 +44,8 @@ def rewrite(
       options: what to do.
       fetches: names of the tensors and nodes that the step is run for; empty means all nodes.
       keep: names of further nodes that the step runs.
+      feeds: names of the tensors that the step is given; what they were made from does not run.
+      capable: the tasks whose processes know the proxy op; None means all.
 
     Returns:
       The rewritten GraphDef, or None where there is nothing to order, and the report.
@@ -54,9 +61,11 @@ def rewrite(
         return (graph if had_proxies else None), report
     view = GraphView(graph)
     names = [split_input(name)[0] for name in fetches]
-    needed = view.ancestors([*names, *keep]) if names else [True] * len(view.nodes)
+    needed = view.ancestors([*names, *keep], [split_input(name)[0] for name in feeds]) if names else [True] * len(view.nodes)
     transfers = find_transfers(view, needed)
     for transfer in transfers:
+        if not transfer.keep and capable is not None and transfer.sender not in capable:
+            transfer.keep = "from a task without tfsched"
         if transfer.keep:
             report.unordered[transfer.keep] = report.unordered.get(transfer.keep, 0) + 1
     ranked: list[proxies.Ranked] = []

@@ -1,0 +1,281 @@
+"""Starts, breaks, watches and ends clusters of task processes. Every wait in here is bounded."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+STOCK = "grpc"
+TFSCHED = "grpc+tfsched"
+START_S = 120  # importing TensorFlow takes seconds, on a busy machine many
+CALL_S = 60
+_LOG_LINES = 15
+_HERE = pathlib.Path(__file__).resolve().parent
+_ROOT = _HERE.parent.parent
+
+
+class TaskError(Exception):
+    """A scenario raised; ``kind`` is the exception's class, as its name."""
+
+    def __init__(self, kind, message):
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+class TaskDied(Exception):
+    """The process ended before it answered."""
+
+
+def free_ports(count):
+    """Ports of loopback that nobody holds and no outgoing connection is given while a task is restarted."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first_ephemeral = int(file.read().split()[0])
+    found = []
+    candidates = list(range(max(1024, first_ephemeral - 15000), first_ephemeral))
+    random.SystemRandom().shuffle(candidates)
+    for port in candidates:
+        if len(found) == count:
+            break
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+def wait_until(condition, limit_s, what):
+    """Polls until ``condition()`` is true and returns its value; fails after ``limit_s`` with the last value seen."""
+    deadline_s = time.monotonic() + limit_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline_s, f"{what}: not within {limit_s} s"
+        time.sleep(0.02)
+
+
+class Pending:
+    """A scenario that was asked for."""
+
+    def __init__(self, process, number, scenario):
+        self._process, self._number, self._scenario = process, number, scenario
+
+    def done(self):
+        """Whether the answer has come."""
+        return self._number in self._process.answers
+
+    def result(self, limit_s=CALL_S):
+        """The scenario's result.
+
+        Raises:
+          TaskError: it raised.
+          TaskDied: its process ended.
+          TimeoutError: neither happened within ``limit_s``.
+        """
+        with self._process.changed:
+            arrived = self._process.changed.wait_for(lambda: self.done() or self._process.ended, limit_s)
+        if self.done():
+            answer = self._process.answers.pop(self._number)
+            if "error" in answer:
+                raise TaskError(answer["error"], answer["message"])
+            return answer["result"]
+        doing = f"{self._process.name} doing {self._scenario}"
+        if arrived:
+            raise TaskDied(f"{doing} ended{self._process.tail()}")
+        raise TimeoutError(f"{doing} did not answer within {limit_s} s{self._process.tail()}")
+
+
+class _Process:
+    """A task's process, in a group of its own."""
+
+    def __init__(self, name, spec, environment, log_path):
+        self.name, self.log_path = name, log_path
+        self.answers, self.changed, self.ended = {}, threading.Condition(), False
+        self._next, self._write = 0, threading.Lock()
+        with open(log_path, "ab") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, str(_HERE / "task.py"), json.dumps(spec)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        threading.Thread(target=self._read, daemon=True).start()
+        self.started = Pending(self, 0, "start")
+
+    def _read(self):
+        for line in self.popen.stdout:
+            answer = json.loads(line)
+            with self.changed:
+                self.answers[answer["id"]] = answer
+                self.changed.notify_all()
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def submit(self, scenario, arguments):
+        with self._write:
+            self._next += 1
+            number = self._next
+            request = {"id": number, "scenario": scenario, "arguments": arguments}
+            with contextlib.suppress(OSError):  # it died: result() says so
+                self.popen.stdin.write(json.dumps(request).encode() + b"\n")
+                self.popen.stdin.flush()
+        return Pending(self, number, scenario)
+
+    def signal(self, number):
+        if self.popen.poll() is None:
+            os.killpg(self.popen.pid, number)
+
+    def end(self):
+        self.signal(signal.SIGKILL)  # reaches stopped processes too
+        self.popen.wait(20)
+        with contextlib.suppress(OSError):
+            self.popen.stdin.close()
+
+    def tail(self):
+        with open(self.log_path, errors="replace") as log:
+            lines = log.read().splitlines()[-_LOG_LINES:]
+        return "".join(f"\n  {self.name}: {line}" for line in lines)
+
+
+class Cluster:
+    """A running cluster; a context manager. Tasks are called "ps0", "worker1" and so on.
+
+    Args:
+      ps, workers: how many.
+      protocol: of every task that ``protocols`` (name -> protocol) does not name.
+      environment: name -> what its environment has besides this process's.
+      load: names of stock tasks whose processes load tfsched all the same.
+    """
+
+    def __init__(self, ps=1, workers=1, protocol=TFSCHED, protocols=None, environment=None, load=()):
+        self.names = [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)]
+        self._protocols = {name: (protocols or {}).get(name, protocol) for name in self.names}
+        self._environment = environment or {}
+        self._load = load
+        self._processes = {}
+        self._directory = tempfile.mkdtemp(prefix="tfsched-cluster-")
+        ports = free_ports(len(self.names))
+        self._addresses = {"ps": [], "worker": []}
+        for name, port in zip(self.names, ports, strict=True):
+            self._addresses[name.rstrip("0123456789")].append(f"127.0.0.1:{port}")
+
+    def __enter__(self):
+        try:
+            for name in self.names:
+                self._launch(name)
+            for name in self.names:
+                self._processes[name].started.result(START_S)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends all tasks and removes their logs."""
+        for process in self._processes.values():
+            process.end()
+        self._processes.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _launch(self, name):
+        job = name.rstrip("0123456789")
+        spec = {
+            "cluster": self._addresses,
+            "job": job,
+            "index": int(name[len(job) :]),
+            "protocol": self._protocols[name],
+            "load": name in self._load,
+        }
+        # A proxy would be asked for the peers; what a test does not set must not be set by whoever runs it.
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.lower().endswith("_proxy") and (not key.startswith("TFSCHED_") or key == "TFSCHED_LIBRARY")
+        }
+        paths = [str(_ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+        kept.update(PYTHONPATH=os.pathsep.join(paths), CUDA_VISIBLE_DEVICES="", PYTHONWARNINGS="ignore")
+        environment = {**kept, "TF_CPP_MIN_LOG_LEVEL": "1", **self._environment.get(name, {})}
+        self._processes[name] = _Process(name, spec, environment, os.path.join(self._directory, name + ".log"))
+
+    def submit(self, name, scenario, /, **arguments):
+        """Asks a task for a scenario; returns at once."""
+        return self._processes[name].submit(scenario, arguments)
+
+    def call(self, name, scenario, /, limit_s=CALL_S, **arguments):
+        """As :meth:`submit`, and waits for the result."""
+        return self.submit(name, scenario, **arguments).result(limit_s)
+
+    def kill(self, name):
+        """SIGKILL; the process is gone on return."""
+        self._processes[name].end()
+
+    def restart(self, name):
+        """Starts a killed task again, on its old port."""
+        self._launch(name)
+        self._processes[name].started.result(START_S)
+
+    def stop(self, name):
+        """SIGSTOP; see :meth:`resume`."""
+        self._processes[name].signal(signal.SIGSTOP)
+
+    def resume(self, name):
+        """SIGCONT."""
+        self._processes[name].signal(signal.SIGCONT)
+
+    def protocol_of(self, name):
+        """What the task's server speaks."""
+        return self._protocols[name]
+
+    def target(self, name):
+        """The task's master, for sessions from elsewhere."""
+        job = name.rstrip("0123456789")
+        return "grpc://" + self._addresses[job][int(name[len(job) :])]
+
+    def alive(self, name):
+        """Whether the process runs."""
+        return self._processes[name].popen.poll() is None
+
+    def pid(self, name):
+        """The process (and process group) of a task."""
+        return self._processes[name].popen.pid
+
+    def log(self, name):
+        """What the task has printed so far."""
+        return pathlib.Path(self._processes[name].log_path).read_text(errors="replace")
+
+    def stats(self, name):
+        """The counters of a task's scheduler, read in its own process: works while the cluster hangs."""
+        return self.call(name, "common.stats")
+
+    def wait_queued(self, name, limit_s=30):
+        """Waits until transfers are queued in a task, so that a step is certainly under way."""
+        return wait_until(lambda: self.stats(name)["queue_depth"] > 0, limit_s, f"a queue in {name}")
+
+    def wait_idle(self, name, limit_s=30):
+        """Waits until nothing is queued or on the wire and no step has state left; returns the counters."""
+
+        def idle():
+            stats = self.stats(name)
+            seen.append(stats)
+            return stats if not (stats["queue_depth"] or stats["on_wire_bytes"] or stats["groups"]) else None
+
+        seen = []
+        try:
+            return wait_until(idle, limit_s, f"an idle scheduler in {name}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; last seen: {seen[-1]}") from None
