@@ -92,7 +92,7 @@ $(BENCHES): $(CC_OUT)/%: $(CC_OUT)/%.o $(CORE)
 BAZEL ?= bazel
 
 # Offline: everything Bazel needs is installed (bazel-bootstrap, bazel-rules-java, bazel-rules-proto, libgtest-dev). The server
-# is shut down whatever happens. What Bazel writes stays in build/, where `make clean` finds it.
+# is shut down whatever happens. What Bazel writes stays in build/ (but for the link bazel-out), where `make clean` finds it.
 bazel: $(STAMP)  ## the same library and C++ tests with Bazel, without a network
 	@run() { $(BAZEL) --output_user_root=$(CURDIR)/build/bazel "$$@"; }; \
 	  trap 'run shutdown' EXIT; \
@@ -100,4 +100,4 @@ bazel: $(STAMP)  ## the same library and C++ tests with Bazel, without a network
 
 clean:  ## removes what was built; environments stay
 	if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi
-	rm -rf build dist *.egg-info tfsched/ops/libtfsched.so tfsched/ops/libtfsched.json
+	rm -rf build dist *.egg-info bazel-out tfsched/ops/libtfsched.so tfsched/ops/libtfsched.json

@@ -39,3 +39,15 @@ def test_emulated_link_keeps_vanilla_without_a_pass():
     vanilla, tio = find_settings(["vanilla", "tio"])
     assert for_emulated_link(vanilla) == Setting("vanilla", TFSCHED, None)
     assert for_emulated_link(tio) is tio
+
+
+def test_a_name_may_change_options_of_the_preset():
+    (setting,) = find_settings(["tio:credit_bytes=1000:policy=fifo"])
+    assert setting.name == "tio:credit_bytes=1000:policy=fifo"
+    assert setting.options == {"ordering": "tio", "policy": "fifo", "credit_bytes": 1000}
+
+
+@pytest.mark.parametrize("name", ["tio:credit_bytes=-1", "tio:nope=1", "tio:policy=nope", "vanilla:credit_bytes=1", "nope:seed=1"])
+def test_options_of_no_use_are_refused(name):
+    with pytest.raises(BenchError, match=name.split(":")[0]):
+        find_settings([name])

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfsched.bench.errors import BenchError
+from tfsched.errors import TfschedError
+from tfsched.options import Options
 
 STOCK = "grpc"
 TFSCHED = "grpc+tfsched"  # equals tfsched.PROTOCOL, which needs the native library to import
@@ -41,13 +43,33 @@ def register_setting(setting: Setting) -> Setting:
 
 
 def find_settings(names: Sequence[str]) -> list[Setting]:
-    """The settings of that name, in that order and once each."""
+    """The settings of that name, in that order and once each.
+
+    A name may be followed by options that differ from the preset's: "tio:credit_bytes=1000000:policy=fifo".
+    """
     if not names:
         raise BenchError(f"no setting given: choose from {', '.join(SETTINGS)}")
-    for name in names:
-        if name not in SETTINGS:
-            raise BenchError(f"setting {name!r} is unknown: choose from {', '.join(SETTINGS)}")
-    return [SETTINGS[name] for name in dict.fromkeys(names)]
+    return [_find(name) for name in dict.fromkeys(names)]
+
+
+def _find(name: str) -> Setting:
+    preset, *changes = name.split(":")
+    if preset not in SETTINGS:
+        raise BenchError(f"setting {preset!r} is unknown: choose from {', '.join(SETTINGS)}")
+    setting = SETTINGS[preset]
+    if not changes:
+        return setting
+    if setting.options is None:
+        raise BenchError(f"setting {name!r} changes options of {preset!r}, which has none: drop {':'.join(changes)!r}")
+    options = dict(setting.options)
+    for change in changes:
+        option, _, text = change.partition("=")
+        options[option] = int(text) if text.lstrip("-").isdigit() else text
+    try:
+        Options.from_parameters(options)
+    except TfschedError as error:
+        raise BenchError(f"setting {name!r}: {error}") from None
+    return dataclasses.replace(setting, name=name, options=options)
 
 
 def for_emulated_link(setting: Setting) -> Setting:
