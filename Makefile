@@ -46,7 +46,7 @@ native: $(STAMP)
 	@$(BIN)/python -W ignore setup.py -q build_ext --inplace
 
 demo: env  ## the main job: resnet50 and seq32, stock TensorFlow against tio and tao, on a limited link
-	$(BIN)/tfsched bench --model resnet50,seq32 --settings vanilla,tio,tao --phase forward --bandwidth 1gbit \
+	$(BIN)/tfsched bench --model resnet50,seq32 --settings vanilla,tio,tao --phase forward --bandwidth 1gbit --steps 10 \
 	  --json demo.json --plot demo.png
 
 test: env  ## pytest; ARGS="tests/ordering -x" to choose

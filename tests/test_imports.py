@@ -38,7 +38,7 @@ PARTS = {
     "grappler": rule("tensorflow absl", "ordering options ops errors"),
     "server": rule("tensorflow", "grappler ops errors"),
     "tracing": rule("tensorflow", "ordering options ops errors grappler"),
-    "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors ordering ops tracing"),
+    "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors options ordering ops tracing"),
     "commands": rule(
         "tensorflow tensorflow_io absl rich",
         "tfsched errors version ordering options server grappler ops tracing bench",

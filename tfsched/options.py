@@ -11,7 +11,7 @@ from tfsched.errors import TfschedError
 POLICIES = ("fifo", "tictac")
 
 # Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md has the measurements.
-DEFAULT_CREDIT_BYTES = 4_000_000
+DEFAULT_CREDIT_BYTES = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Options:
 
     Attributes:
       ordering: name of a registered ordering (``tfsched.ordering.names()``), or "none" to leave the graph alone.
-      policy: "tictac" sends in the ordering's sequence, "fifo" as tensors become ready.
+      policy: "tictac" sends in the ordering's sequence, "fifo" as tensors become ready, whatever the credit.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
         which then only orders transfers that the plan does not name. "" for none.

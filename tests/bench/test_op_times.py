@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfsched.bench.op_times import sample_of_step, service_times
+from tfsched.bench.op_times import busy_time, sample_of_step, service_times
 
 WORKER = "/job:worker/replica:0/task:0"
 PS = "/job:ps/replica:0/task:0"
@@ -64,3 +64,9 @@ def test_sample_of_one_step():
 def test_trace_without_the_worker():
     with pytest.raises(ValueError, match="no operation of"):
         sample_of_step(SimpleNamespace(dev_stats=[device(PS, node("apply", 0, 1))]), WORKER)
+
+
+def test_busy_time_counts_what_runs_at_once_only_once():
+    assert busy_time([]) == 0
+    assert busy_time([(0, 10), (2, 5), (8, 12), (20, 21)]) == 13
+    assert busy_time([(3, 4), (0, 1)]) == 2

@@ -47,7 +47,9 @@ def test_a_name_may_change_options_of_the_preset():
     assert setting.options == {"ordering": "tio", "policy": "fifo", "credit_bytes": 1000}
 
 
-@pytest.mark.parametrize("name", ["tio:credit_bytes=-1", "tio:nope=1", "tio:policy=nope", "vanilla:credit_bytes=1", "nope:seed=1"])
+@pytest.mark.parametrize(
+    "name", ["tio:credit_bytes=-1", "tio:nope=1", "tio:policy=nope", "vanilla:credit_bytes=1", "nope:seed=1"]
+)
 def test_options_of_no_use_are_refused(name):
     with pytest.raises(BenchError, match=name.split(":")[0]):
         find_settings([name])

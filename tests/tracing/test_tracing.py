@@ -113,6 +113,17 @@ def test_service_times_of_a_link_add_up_to_its_busy_time():
     assert step.service_times_us({"a": "x", "b": "y", "c": "x"}) == {"a": 30.0, "b": 45.0, "c": 10.0}
 
 
+def test_transfers_of_a_link_take_time_by_their_bytes():
+    from tfsched.tracing import TracedStep
+
+    slow = TracedStep(0, 200, {}, {"a": (0, 90), "b": (0, 180), "c": (0, 7)})
+    # a and b are seen to arrive together: b's own service time is nothing.
+    fast = TracedStep(0, 100, {}, {"a": (0, 60), "b": (0, 60), "c": (0, 5)})
+    trace = StepTrace([], {"a": 100, "b": 200}, {"a": "x", "b": "x", "c": "y"}, [slow, fast])
+    oracle = trace.oracle()
+    assert [oracle.time_us(name, -1) for name in "abc"] == [20.0, 40.0, 5.0]
+
+
 def test_a_timeline_is_valid_and_no_track_overlaps_itself(trace):
     drawn = json.loads(json.dumps(timeline(trace), allow_nan=False))
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = {}

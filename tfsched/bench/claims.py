@@ -4,8 +4,8 @@
 never from bounds shared by all steps, which would make E a linear function of the step time and
 R² trivially 1:
 
-* upper = sum of the worker's operation times + sum of its transfers' service times, per direction;
-* lower = the largest of these sums (computing, link in, link out);
+* upper = time in use of the worker's computing resource + sum of its transfers' service times, per direction;
+* lower = the largest of these (computing, link in, link out);
 * E = (upper - makespan) / (upper - lower), makespan = first start to last end in the trace.
 
 A transfer's service time is the time it had the link: end_k - max(end_{k-1}, start_k) in order of

@@ -19,7 +19,7 @@ def define(flags: CommandFlags) -> None:
         "netns: a network namespace a host (root); emulated: paced in the sender; none: loopback; auto: what works",
     )
     flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
-    flags.strings("settings", "vanilla,tio,tao", "presets to compare, interleaved; options may follow a name, as in tio:credit_bytes=1000000")
+    flags.strings("settings", "vanilla,tio,tao", "presets to compare, interleaved; options may follow, as in tio:credit_bytes=1000000")
     flags.string("batch", "auto", "samples a worker and step; auto: computing takes as long as communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)

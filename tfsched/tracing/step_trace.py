@@ -100,13 +100,37 @@ class StepTrace:
         return sorted(tasks, key=lambda task: (-ops[task], task))
 
     def oracle(self) -> TimeOracle:
-        """The least time of each op and transfer over all steps (TicTac, section 5, "Time Oracle")."""
+        """The least time of each op over all steps (TicTac, section 5, "Time Oracle").
+
+        A transfer takes its bytes times the least time per byte of its link. Its own service times would not do: several
+        transfers may be seen to arrive together, and the least of a few such readings is nearly nothing. They are used only
+        where the size is unknown.
+        """
         rows: list[dict[str, float]] = []
+        us_per_byte = self._us_per_byte()
         for step in self.steps:
             times = {name: float(duration) for name, (_, duration) in step.ops.items()}
-            times.update(step.service_times_us(self.links))
+            for name, service_us in step.service_times_us(self.links).items():
+                rate = us_per_byte.get(self.links.get(name, ""))
+                size_bytes = self.sizes.get(name)
+                times[name] = service_us if rate is None or size_bytes is None else size_bytes * rate
             rows.append(times)
         return TimeOracle.from_steps(rows)
+
+    def _us_per_byte(self) -> dict[str, float]:
+        """Per link the least, over all steps, of its busy time by the bytes that it carried."""
+        least: dict[str, float] = {}
+        for step in self.steps:
+            busy_us: dict[str, float] = {}
+            carried: dict[str, int] = {}
+            for name, service_us in step.service_times_us(self.links).items():
+                link = self.links.get(name, "")
+                busy_us[link] = busy_us.get(link, 0.0) + service_us
+                carried[link] = carried.get(link, 0) + self.sizes.get(name, 0)
+            for link, size_bytes in carried.items():
+                if size_bytes > 0:
+                    least[link] = min(least.get(link, float("inf")), busy_us[link] / size_bytes)
+        return least
 
     def dag(self, receiver: str | None = None) -> Dag:
         """The DAG of one receiver's partition, with the oracle's times.
