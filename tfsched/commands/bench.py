@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tfsched.commands.flags import CommandFlags, UsageError
 
 MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152"
+
+# Fields of BenchConfig that are not simply the flag of the same name.
+_OTHER = ("models", "json", "plot")
 
 
 def define(flags: CommandFlags) -> None:
@@ -19,7 +24,9 @@ def define(flags: CommandFlags) -> None:
         "netns: a network namespace a host (root); emulated: paced in the sender; none: loopback; auto: what works",
     )
     flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
-    flags.strings("settings", "vanilla,tio,tao", "presets to compare, interleaved; options may follow, as in tio:credit_bytes=1000000")
+    flags.strings(
+        "settings", "vanilla,tio,tao", "presets to compare, interleaved; with options as in tio:credit_bytes=1000000"
+    )
     flags.string("batch", "auto", "samples a worker and step; auto: computing takes as long as communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
@@ -40,27 +47,6 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
 
     if arguments:
         raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
-    run_bench(
-        BenchConfig(
-            models=flags.model,
-            ps=flags.ps,
-            workers=flags.workers,
-            bandwidth=flags.bandwidth,
-            link=flags.link,
-            phase=flags.phase,
-            settings=flags.settings,
-            batch=flags.batch,
-            steps=flags.steps,
-            warmup=flags.warmup,
-            json=flags.json or None,
-            plot=flags.plot or None,
-            quiet=flags.quiet,
-            claims=flags.claims,
-            claims_steps=flags.claims_steps,
-            seed=flags.seed,
-            intra_op_threads=flags.intra_op_threads,
-            inter_op_threads=flags.inter_op_threads,
-            timeout_s=flags.timeout_s,
-        )
-    )
+    same = {field.name: getattr(flags, field.name) for field in dataclasses.fields(BenchConfig) if field.name not in _OTHER}
+    run_bench(BenchConfig(models=flags.model, json=flags.json or None, plot=flags.plot or None, **same))
     return 0
