@@ -96,6 +96,9 @@ def test_errors_are_those_of_stock_tensorflow():
         stock = faults(cluster, None)
     with Cluster(environment=PACED) as cluster:
         ordered = faults(cluster, ORDERED)
+    for seen in (stock, ordered):
+        # A race within TensorFlow: whether the channel to the new server stands again. Both make a MonitoredSession recover.
+        assert seen.pop("session of before") in ("AbortedError", "UnavailableError")
     assert ordered == stock
     assert stock["close"] == "CancelledError"
 
