@@ -35,13 +35,6 @@ Dispatcher::Options Options(int64_t grace_us, std::function<int64_t()> now_us = 
   return options;
 }
 
-GroupSpec Spec(int count, int64_t credit_bytes = 0) {
-  GroupSpec spec;
-  spec.count = count;
-  spec.credit_bytes = credit_bytes;
-  return spec;
-}
-
 // What was started, in order; shared by the test and the dispatcher's thread.
 class Log {
  public:

@@ -24,13 +24,6 @@ SchedulerOptions Options(size_t max_idle_groups = 1024) {
   return options;
 }
 
-GroupSpec Spec(int count, int64_t credit_bytes = 0) {
-  GroupSpec spec;
-  spec.count = count;
-  spec.credit_bytes = credit_bytes;
-  return spec;
-}
-
 TEST(SchedulerTest, KnowsItsPolicies) {
   const std::vector<std::string> names = PolicyNames();
   EXPECT_NE(std::find(names.begin(), names.end(), "fifo"), names.end());

@@ -22,6 +22,13 @@ struct GroupSpec {
   std::string sender = "/job:ps/replica:0/task:0";
 };
 
+inline GroupSpec Spec(int count, int64_t credit_bytes = 0) {
+  GroupSpec spec;
+  spec.count = count;
+  spec.credit_bytes = credit_bytes;
+  return spec;
+}
+
 inline CommTask TaskOf(const GroupSpec& group, int rank, int64_t bytes = 1) {
   auto info = std::make_shared<TransferInfo>();
   info->name = "layer" + std::to_string(rank) + "/ReadVariableOp:0";

@@ -66,21 +66,6 @@ def test_several_models_give_a_list_and_auto_finds_a_batch():
     assert all(result["batch"] >= 1 for result in results)
 
 
-@pytest.fixture
-def native_library():
-    """Skips where tfsched's library is not built for this TensorFlow."""
-    import tensorflow as tf
-
-    from tfsched import TfschedError
-    from tfsched.ops import library
-
-    try:
-        library.check(library.library_path(), tf.__version__)
-    except TfschedError as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.usefixtures("native_library")
 def test_ordered_settings_beside_vanilla(own_namespaces):
     result = run(toy(link="netns", bandwidth="400mbit", settings=["vanilla", "tio", "tao"], quiet=True))
     assert list(result["settings"]) == ["vanilla", "tio", "tao"]
@@ -90,7 +75,6 @@ def test_ordered_settings_beside_vanilla(own_namespaces):
     assert own_namespaces() == []
 
 
-@pytest.mark.usefixtures("native_library")
 def test_emulated_link_limits_and_says_so():
     result = run(toy(link="emulated", bandwidth="100mbit", settings=["vanilla", "tio"], quiet=True))
     assert "EMULATED" in result["notes"][0]
@@ -99,7 +83,6 @@ def test_emulated_link_limits_and_says_so():
         assert min(row["steps_s"]) > 0.8 * 786_432 * 8 / 100e6
 
 
-@pytest.mark.usefixtures("native_library")
 def test_trace_of_a_model():
     config = toy(settings=["tio"], quiet=True)
     trace = trace_model(config)
