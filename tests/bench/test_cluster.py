@@ -194,6 +194,8 @@ def test_tasks_end_with_a_killed_parent(tmp_path):
         ({"batch": "many"}, "batch 'many' is not usable"),
         ({"batch": 0}, "batch 0 is not usable"),
         ({"bandwidth": "quick"}, "bandwidth 'quick' is not understood"),
+        ({"intra_op_threads": "many"}, "--intra_op_threads is 'many': give auto"),
+        ({"inter_op_threads": -1}, "--inter_op_threads is -1: give auto"),
         ({"json": "/nowhere/a.json"}, "'/nowhere/a.json' cannot be written"),
         ({"claims": True, "settings": ["tio"]}, "add vanilla"),
     ],

@@ -24,16 +24,10 @@ class Chief:
         targets: dict[str, str],
         ps: int,
         workers: int,
-        intra_op_threads: int,
-        inter_op_threads: int,
     ) -> None:
         self._targets = targets
         self._ps = ps
         self._workers = workers
-        self._threads = {
-            "intra_op_parallelism_threads": intra_op_threads,
-            "inter_op_parallelism_threads": inter_op_threads,
-        }
         self._graphs: dict[str, graphs.Built] = {}
         self._sessions: dict[str, tuple[tf.compat.v1.Session, graphs.Built]] = {}
         self._initialized: set[tuple[str, str]] = set()
@@ -64,7 +58,7 @@ class Chief:
         }
 
     def _config(self, plain: bool) -> tf.compat.v1.ConfigProto:
-        config = tf1.ConfigProto(**self._threads)
+        config = tf1.ConfigProto()  # threads are the servers' (task.py): a session cannot change their pools
         if plain:
             config.graph_options.rewrite_options.disable_meta_optimizer = True
             config.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0

@@ -39,7 +39,8 @@ class Cluster:
     """A running cluster; a context manager. One server a protocol in each task.
 
     The servers of all protocols live in the same processes on the same hosts, so settings of
-    different protocols can take turns step by step and meet the same conditions.
+    different protocols can take turns step by step and meet the same conditions. The numbers of threads
+    are those of each worker, 0 for TensorFlow's default; parameter servers have that always.
     """
 
     def __init__(
@@ -48,16 +49,17 @@ class Cluster:
         workers: int,
         link: Link,
         protocols: tuple[str, ...] = (STOCK,),
-        intra_op_threads: int = 1,
-        inter_op_threads: int = 4,
+        intra_op_threads: int = 0,
+        inter_op_threads: int = 0,
         timeout_s: float = 300.0,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
         self._link = link
         self.protocols = protocols
+        # A job's threads; 0 is TensorFlow's default.
         self._threads = {
-            "intra_op_threads": intra_op_threads,
-            "inter_op_threads": inter_op_threads,
+            "ps": {"intra_op_threads": 0, "inter_op_threads": 0},
+            "worker": {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads},
         }
         self._timeout_s = timeout_s
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -99,7 +101,7 @@ class Cluster:
         return clusters
 
     def _start(self, name: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:
-        spec = {"clusters": clusters, "job": job, "task": index, **self._threads}
+        spec = {"clusters": clusters, "job": job, "task": index, **self._threads[job]}
         with open(self._log_path(name), "wb") as log:
             self._processes[name] = self.hosts.exec(
                 name,

@@ -26,6 +26,7 @@ from tfsched.bench.op_times import StepSample
 from tfsched.bench.runner import Progress as Report
 from tfsched.bench.runner import Runner, check_rounds
 from tfsched.bench.settings import STOCK, TFSCHED, Setting, find_settings, for_emulated_link
+from tfsched.bench.threads import AUTO, available_cores, resolve_threads
 
 
 @dataclasses.dataclass
@@ -44,6 +45,8 @@ class BenchConfig:
         json, plot: files to write, None for none.
         quiet: no progress bars and no table, only files.
         claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
+        intra_op_threads, inter_op_threads: of each worker; "auto" leaves half of the cores to the network, 0 is TensorFlow's
+            default. Parameter servers always have the default.
         timeout_s: limit for any single request to the cluster.
     """
 
@@ -63,8 +66,8 @@ class BenchConfig:
     claims: bool = False
     claims_steps: int = 200
     seed: int = 0
-    intra_op_threads: int = 1
-    inter_op_threads: int = 4
+    intra_op_threads: str | int = AUTO
+    inter_op_threads: str | int = AUTO
     timeout_s: float = 300.0
 
 
@@ -81,6 +84,14 @@ def _batch_of(config: BenchConfig) -> int | None:
     return batch
 
 
+def _threads(config: BenchConfig) -> tuple[int, int]:
+    """A worker's intra-op and inter-op threads."""
+    return (
+        resolve_threads("intra_op_threads", config.intra_op_threads, config.workers),
+        resolve_threads("inter_op_threads", config.inter_op_threads, config.workers),
+    )
+
+
 def _check(config: BenchConfig) -> None:
     """Refuses at once what would only fail after minutes of measuring."""
     if not config.models:
@@ -92,6 +103,7 @@ def _check(config: BenchConfig) -> None:
             raise BenchError(f"--{flag} is {count}: give 1 to 64")
     if config.phase not in PHASES:
         raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
+    _threads(config)
     check_rounds(config.steps, config.warmup)
     if config.claims and report.BASELINE not in config.settings:
         raise BenchError("--claims traces vanilla steps: add vanilla to --settings")
@@ -147,8 +159,7 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
         config.workers,
         link,
         _protocols(settings, link),
-        config.intra_op_threads,
-        config.inter_op_threads,
+        *_threads(config),
         config.timeout_s,
     )
 
@@ -156,6 +167,7 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
 def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report) -> dict[str, Any]:
     cluster = _cluster(config, link, settings)
     notes = list(link.notes)
+    intra, inter = _threads(config)
     with cluster:
         runner = Runner(cluster, model, config.phase, settings, config.seed, config.warmup, progress)
         batch = _batch_of(config)
@@ -177,6 +189,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "bandwidth_bps": link.bandwidth_bps,
             "link": link.kind,
             "batch": batch,
+            "threads": {"worker_intra_op": intra, "worker_inter_op": inter, "cores": available_cores()},
             "tensorflow": cluster.tensorflow,
             "notes": notes,
         }

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import COMPUTE, PULL, PUSH, Measurement
+from tfsched.bench.threads import describe_threads
 from tfsched.ordering import metrics
 
 BASELINE = "vanilla"
@@ -98,7 +99,7 @@ def table_of(result: dict[str, Any]) -> Table:
     caption = (
         f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "
         f"(compute alone {bounds['compute_s']:.3f} s, "
-        f"communication alone {bounds['communication_s']:.3f} s{push})"
+        f"communication alone {bounds['communication_s']:.3f} s{push}); {describe_threads(result['threads'])}"
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("setting")

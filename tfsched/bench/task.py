@@ -27,6 +27,7 @@ def _start_servers(spec: dict[str, Any]) -> dict[str, Any]:
         import tfsched
 
         tfsched.load()
+    # The first server of a process decides: its pools are the process's, whatever later servers and sessions ask for.
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=spec["intra_op_threads"],
         inter_op_parallelism_threads=spec["inter_op_threads"],
@@ -58,8 +59,6 @@ def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
                 {protocol: server.target for protocol, server in servers.items()},
                 ps=len(spec["clusters"][next(iter(servers))]["ps"]),
                 workers=len(spec["clusters"][next(iter(servers))]["worker"]),
-                intra_op_threads=spec["intra_op_threads"],
-                inter_op_threads=spec["inter_op_threads"],
             )
     except Exception as error:  # the parent has to hear of any failure
         traceback.print_exc()

@@ -35,8 +35,10 @@ def define(flags: CommandFlags) -> None:
     flags.integer("seed", 0, "of initial values and inputs", lower=0)
     flags.boolean("claims", False, "check the TicTac paper's claims: R^2 of E against step time, CDF of step times")
     flags.integer("claims_steps", 200, "traced steps of vanilla for --claims", lower=2)
-    flags.integer("intra_op_threads", 1, "threads of one op", lower=1)
-    flags.integer("inter_op_threads", 4, "ops at once in a task", lower=1)
+    flags.string(
+        "intra_op_threads", "auto", "threads of one op of a worker; auto: its share of half the cores, 0: TensorFlow's"
+    )
+    flags.string("inter_op_threads", "auto", "ops at once in a worker; as --intra_op_threads")
     flags.number("timeout_s", 300.0, "limit of each request to the cluster, in seconds", lower=1.0)
     flags.boolean("quiet", False, "no progress and no table, only files")
 

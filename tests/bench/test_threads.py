@@ -1,0 +1,66 @@
+"""Threads of a worker: what auto means, and that a server's processes really keep to it."""
+
+import pathlib
+
+import pytest
+
+from tfsched.bench.cluster import Cluster
+from tfsched.bench.links import Link
+from tfsched.bench.settings import STOCK, TFSCHED
+from tfsched.bench.testbed import wait_until
+from tfsched.bench.threads import available_cores, describe_threads, resolve_threads
+
+
+@pytest.mark.parametrize(("cores", "workers", "threads"), [(2, 1, 1), (2, 2, 1), (1, 1, 1), (16, 2, 4), (16, 3, 2)])
+def test_auto_leaves_half_of_the_cores_to_the_network(cores, workers, threads):
+    assert resolve_threads("intra_op_threads", "auto", workers, cores) == threads
+
+
+def test_a_number_is_taken_as_it_is():
+    assert resolve_threads("inter_op_threads", "3", 2, 2) == 3
+    assert resolve_threads("inter_op_threads", 0, 2, 2) == 0
+    assert "the default intra-op and 3 inter-op" in describe_threads(
+        {"worker_intra_op": 0, "worker_inter_op": 3, "cores": available_cores()}
+    )
+
+
+def ticks_by_thread(pid: int) -> dict[int, int]:
+    """CPU time so far of each thread of a process, in clock ticks."""
+    ticks = {}
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        ticks[int(task.name)] = int(fields[11]) + int(fields[12])
+    return ticks
+
+
+def compute_pool(pid: int) -> int:
+    """How many threads of a process can run ops."""
+    return [task.read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")].count("tf_Compute")
+
+
+def busy_threads(cluster: Cluster, model: str, batch: int, wanted_ticks: int = 150) -> int:
+    """How many threads of worker 0 do the work of computing alone: those with more than a tenth of it."""
+    cluster.call(do="build", graph="compute", model=model, phase="forward", batch=batch, seed=0)
+    cluster.call(do="open", session="alone", graph="compute", protocol=TFSCHED)
+    run = {"do": "run", "session": "alone", "fetch": "step"}
+    cluster.call(**run, count=2)
+    before = ticks_by_thread(cluster.pid("worker0"))
+    for _ in range(500):
+        cluster.call(**run, count=5)
+        after = ticks_by_thread(cluster.pid("worker0"))
+        used = [count - before.get(thread, 0) for thread, count in after.items()]
+        if sum(used) >= wanted_ticks:
+            return sum(count > sum(used) / 10 for count in used)
+    raise AssertionError(f"the worker used only {sum(used)} ticks")
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "intra", "inter", "threads"),
+    [("toy", 4096, 1, 1, 1), ("toy", 4096, 2, 1, 2), ("par32", 64, 1, 1, 1), ("par32", 64, 1, 2, 2)],
+)
+def test_a_worker_computes_with_as_many_threads_as_it_was_given(model, batch, intra, inter, threads):
+    with Cluster(1, 1, Link("none", None), (STOCK, TFSCHED), intra, inter, timeout_s=90) as cluster:
+        # A thread names itself, which on a busy machine takes its time.
+        assert wait_until(lambda: compute_pool(cluster.pid("worker0")) == inter, 20)
+        assert wait_until(lambda: compute_pool(cluster.pid("ps0")) == available_cores(), 20)
+        assert busy_threads(cluster, model, batch) == threads
