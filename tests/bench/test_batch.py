@@ -26,6 +26,31 @@ def test_finds_the_balance_of_a_line(constant_s, slope_s):
     assert fit.compute_s == fit.measured[fit.batch]
 
 
+@pytest.mark.parametrize("slope_s", [0.002, 0.01, 0.09])
+def test_computing_ends_just_below_communicating(slope_s):
+    tried = []
+
+    def measure(batch: int) -> float:
+        tried.append(batch)
+        return slope_s * batch
+
+    fit = find_batch(measure, 4.6)
+    assert 0.9 * 4.6 <= fit.compute_s <= 1.045 * 4.6
+    assert fit.compute_s == pytest.approx(0.95 * 4.6, rel=0.02)
+    assert slope_s * sum(tried) < 2.5 * 4.6, 'the search itself takes long'
+
+
+def test_the_first_batch_near_enough_ends_the_search():
+    tried = []
+
+    def measure(batch: int) -> float:
+        tried.append(batch)
+        return 0.25 * batch
+
+    assert find_batch(measure, 1.1, start=4).batch == 4
+    assert tried == [4]
+
+
 def test_finds_the_balance_of_a_curve():
     fit = find_batch(lambda batch: 0.01 * batch**1.2, 2.0)
     assert fit.within

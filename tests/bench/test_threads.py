@@ -1,5 +1,6 @@
 """Threads of a worker: what auto means, and that a server's processes really keep to it."""
 
+import contextlib
 import pathlib
 
 import pytest
@@ -28,8 +29,9 @@ def ticks_by_thread(pid: int) -> dict[int, int]:
     """CPU time so far of each thread of a process, in clock ticks."""
     ticks = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        fields = (task / "stat").read_text().rpartition(")")[2].split()
-        ticks[int(task.name)] = int(fields[11]) + int(fields[12])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads come and go
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            ticks[int(task.name)] = int(fields[11]) + int(fields[12])
     return ticks
 
 
@@ -38,7 +40,7 @@ def compute_pool(pid: int) -> int:
     return [task.read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")].count("tf_Compute")
 
 
-def busy_threads(cluster: Cluster, model: str, batch: int, wanted_ticks: int = 150) -> int:
+def busy_threads(cluster: Cluster, model: str, batch: int, wanted_ticks: int = 80) -> int:
     """How many threads of worker 0 do the work of computing alone: those with more than a tenth of it."""
     cluster.call(do="build", graph="compute", model=model, phase="forward", batch=batch, seed=0)
     cluster.call(do="open", session="alone", graph="compute", protocol=TFSCHED)

@@ -40,7 +40,7 @@ class BenchConfig:
         link: "netns", "emulated", "none" or "auto".
         phase: "forward" (inference) or "train" (with SGD).
         settings: names from `SETTINGS`.
-        batch: samples per worker and step, or "auto": computing takes as long as communicating.
+        batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
         steps, warmup: measured and discarded steps per setting.
         json, plot: files to write, None for none.
         quiet: no progress bars and no table, only files.

@@ -27,7 +27,7 @@ def define(flags: CommandFlags) -> None:
     flags.strings(
         "settings", "vanilla,tio,tao", "presets to compare, interleaved; with options as in tio:credit_bytes=1000000"
     )
-    flags.string("batch", "auto", "samples a worker and step; auto: computing takes as long as communicating")
+    flags.string("batch", "auto", "samples a worker and step; auto: computing takes 0.95 of communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
     flags.string("json", "", "write the result to this file")
