@@ -1,8 +1,9 @@
 // TfschedProxy, the kernel: wraps the buffer, moves no bytes.
-#include <cstring>
 #include <memory>
-#include <string>
+#include <utility>
 
+#include "cc/ops/snapshot.h"
+#include "cc/ops/transfer_attrs.h"
 #include "cc/transport/tagged_buffer.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -18,33 +19,18 @@ class ProxyKernel : public OpKernel {
  public:
   explicit ProxyKernel(OpKernelConstruction* ctx) : OpKernel(ctx) {
     auto info = std::make_shared<TransferInfo>();
-    int64_t rank = 0, count = 0, credit_bytes = 0;
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("transfer", &info->name));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("receiver", &info->receiver));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("policy", &info->policy));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("rank", &rank));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("count", &count));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("credit_bytes", &credit_bytes));
+    OP_REQUIRES_OK(ctx, ReadTransferAttrs(ctx, info.get()));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("copy", &copy_));
-    info->rank = static_cast<int>(rank);
-    info->count = static_cast<int>(count);
-    info->credit_bytes = credit_bytes;
     info_ = std::move(info);
   }
 
   void Compute(OpKernelContext* ctx) override {
     Tensor value = ctx->input(0);
-    // Strings and resources have no flat bytes, and an empty tensor has no buffer: nothing to order.
-    if (!value.IsInitialized() || !tensorflow::DMAHelper::CanUseDMA(&value) || BufferOf(value) == nullptr) {
+    if (!HasFlatBytes(value)) {
       ctx->set_output(0, value);
       return;
     }
-    if (copy_) {
-      Tensor snapshot;
-      OP_REQUIRES_OK(ctx, ctx->allocate_temp(value.dtype(), value.shape(), &snapshot));
-      std::memcpy(snapshot.data(), value.data(), value.TotalBytes());
-      value = snapshot;
-    }
+    if (copy_) OP_REQUIRES_OK(ctx, TakeSnapshot(ctx, &value));
     ctx->set_output(0, ViewOf<TaggedBuffer>(value, BufferOf(value), info_));
   }
 

@@ -13,13 +13,17 @@
 
 namespace tfsched {
 
-// Another view of a buffer's bytes. Keeps the buffer alive and says that it does not own the memory, so no kernel ever
-// writes into it in place.
+// Another view of a buffer's bytes, of all or of some. Keeps the buffer alive and says that it does not own the memory, so
+// no kernel ever writes into it in place.
 class BufferView : public tensorflow::TensorBuffer {
  public:
-  explicit BufferView(tensorflow::TensorBuffer* base) : TensorBuffer(base->data()), base_(base) { base_->Ref(); }
+  explicit BufferView(tensorflow::TensorBuffer* base) : BufferView(base, 0, base->size()) {}
+  BufferView(tensorflow::TensorBuffer* base, size_t offset_bytes, size_t size_bytes)
+      : TensorBuffer(static_cast<char*>(base->data()) + offset_bytes), base_(base), size_bytes_(size_bytes) {
+    base_->Ref();
+  }
   ~BufferView() override { base_->Unref(); }
-  size_t size() const override { return base_->size(); }
+  size_t size() const override { return size_bytes_; }
   tensorflow::TensorBuffer* root_buffer() override { return this; }
   bool OwnsMemory() const override { return false; }
   void FillAllocationDescription(tensorflow::AllocationDescription* proto) const override {
@@ -29,13 +33,18 @@ class BufferView : public tensorflow::TensorBuffer {
 
  private:
   tensorflow::TensorBuffer* const base_;
+  const size_t size_bytes_;
 };
 
-// What TfschedProxy puts around its input. _Send and the rendezvous pass it on untouched, the transport reads it.
+// What TfschedProxy puts around its input, and TfschedSplit around each piece of it. _Send and the rendezvous pass it on
+// untouched, the transport reads it.
 class TaggedBuffer : public BufferView {
  public:
   TaggedBuffer(tensorflow::TensorBuffer* base, std::shared_ptr<const TransferInfo> info)
       : BufferView(base), info_(std::move(info)) {}
+  TaggedBuffer(tensorflow::TensorBuffer* base, size_t offset_bytes, size_t size_bytes,
+               std::shared_ptr<const TransferInfo> info)
+      : BufferView(base, offset_bytes, size_bytes), info_(std::move(info)) {}
   const std::shared_ptr<const TransferInfo>& info() const { return info_; }
 
  private:

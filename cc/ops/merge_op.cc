@@ -1,0 +1,17 @@
+// TfschedMerge, the op: puts the chunks of a transfer together at its receiver.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+
+REGISTER_OP("TfschedMerge")
+    .Input("chunks: N * T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("N: int >= 1")
+    .Attr("shape: shape")
+    .SetShapeFn(tensorflow::shape_inference::ExplicitShape)
+    .Doc(R"doc(
+The input of TfschedSplit from its chunks: one allocation, one copy of the bytes. A first chunk that is followed by empty ones
+only is the whole tensor and is passed on as it is.
+
+shape: the tensor's shape, fully defined.
+)doc");
