@@ -1,6 +1,6 @@
 // TfschedSplit, the op: cuts a transfer into chunks at its sender.
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 REGISTER_OP("TfschedSplit")
     .Input("input: T")
