@@ -8,7 +8,7 @@ from typing import Any
 
 from tfsched.errors import TfschedError
 
-POLICIES = ("fifo", "tictac")
+POLICIES = ("fifo", "tictac", "bytescheduler", "p3")
 
 # Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md has the measurements.
 DEFAULT_CREDIT_BYTES = 1_000_000
@@ -22,7 +22,9 @@ class Options:
 
     Attributes:
       ordering: name of a registered ordering (``tfsched.ordering.names()``), or "none" to leave the graph alone.
-      policy: "tictac" sends in the ordering's sequence, "fifo" as tensors become ready, whatever the credit.
+      policy: "tictac" sends in the ordering's sequence and waits a moment for what is missing in it. "bytescheduler" sends the
+        first of what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the
+        credit. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
         which then only orders transfers that the plan does not name. "" for none.

@@ -55,6 +55,12 @@ void Dispatcher::EndStep(int64_t step_id) {
   Signal();
 }
 
+bool Dispatcher::Configure(const OverridesChange& change) {
+  const bool known = scheduler_.Configure(change, NowUs());
+  Signal();
+  return known;
+}
+
 void Dispatcher::Deliver(int64_t now_us) {
   size_t delivered = 0;
   for (; delivered < deliveries_.size() && deliveries_[delivered].at_us <= now_us; ++delivered) {

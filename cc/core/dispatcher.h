@@ -34,6 +34,7 @@ class Dispatcher {
   uint64_t Submit(CommTask task);
   void Finish(uint64_t id);
   void EndStep(int64_t step_id);
+  bool Configure(const OverridesChange& change);
 
   Scheduler& scheduler() { return scheduler_; }
   // The time that the scheduler is told; never goes back.

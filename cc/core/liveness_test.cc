@@ -22,6 +22,7 @@ struct Faults {
   bool missing = false;     // ranks that never come
   bool duplicates = false;  // ranks that come twice
   bool ended_steps = false;
+  bool configured = false;  // the policy, the credit and the rate are changed in between
 };
 
 struct Submitted {
@@ -33,15 +34,7 @@ struct Submitted {
   int starts = 0;
   int64_t started_us = -1;
   bool dropped = false;
-};
-
-// An independent account of what the core must hold at any time: per group, what waits and what is on the wire.
-struct Model {
-  std::set<std::pair<int, uint64_t>> waiting;  // (rank, id)
-  int64_t on_wire_bytes = 0;
-  int on_wire = 0;
-  int generation = 0;  // counts the ends of its step
-  int64_t step_id = 0;
+  bool on_wire = false;  // and its step has not ended since
 };
 
 class Schedule {
@@ -57,26 +50,34 @@ class Schedule {
     EXPECT_EQ(before.queue_depth, 0);
     EXPECT_EQ(before.on_wire_bytes, 0);
     EXPECT_EQ(before.tasks + before.dropped, static_cast<int64_t>(tasks_.size()));
-    if (!faults_.missing && !faults_.duplicates && !faults_.ended_steps) {
+    if (!faults_.missing && !faults_.duplicates && !faults_.ended_steps && !faults_.configured) {
       EXPECT_EQ(before.groups, 0) << "a step in which everything comes frees itself";
     }
     for (const int64_t step : steps_) scheduler_.EndStep(step, now_us_);
     EXPECT_TRUE(PollAt(&scheduler_, now_us_).empty());
     EXPECT_EQ(scheduler_.counters().groups, 0);
 
+    if (faults_.configured) return CheckAll();
     std::map<std::string, std::vector<const Submitted*>> groups;
     for (const auto& entry : tasks_) groups[KeyOf(entry.second.spec)].push_back(&entry.second);
     for (const auto& group : groups) CheckGroup(group.second);
   }
 
  private:
-  enum Kind { kArrival, kRelease, kEndStep };
+  enum Kind { kArrival, kRelease, kEndStep, kConfigure };
   using Event = std::tuple<int64_t, int64_t, Kind, uint64_t>;  // when, tie-breaker, what, about which task or step
 
   int64_t Draw(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool Chance(int percent) { return Draw(1, 100) <= percent; }
-  static std::string KeyOf(const GroupSpec& spec) {
-    return std::to_string(spec.step_id) + spec.sender + spec.receiver + spec.policy;
+  // What the scheduler must do with a transfer now: the tag's policy, unless it is overridden; an unknown one is fifo.
+  std::string PolicyOf(const GroupSpec& spec) const {
+    const std::string policy = policy_ == "graph" ? spec.policy : policy_;
+    return policy == "unknown" ? "fifo" : policy;
+  }
+  // The group: only under tictac are steps apart.
+  std::string KeyOf(const GroupSpec& spec) const {
+    const std::string policy = PolicyOf(spec), step = policy == "tictac" ? std::to_string(spec.step_id) : "";
+    return step + spec.sender + spec.receiver + policy;
   }
   SchedulerOptions Options() const {
     SchedulerOptions options;
@@ -88,6 +89,10 @@ class Schedule {
 
   void Generate() {
     const int64_t span_us = Draw(1, 20000), longest_us = Draw(0, 2000);
+    for (auto& credit_bytes : credits_) credit_bytes = Chance(30) ? 0 : Draw(1, 300);
+    for (int64_t change = 0, changes = faults_.configured ? Draw(1, 6) : 0; change < changes; ++change) {
+      At(Draw(0, span_us + 5000), kConfigure, 0);
+    }
     for (int64_t step = 1, steps = Draw(1, 3); step <= steps; ++step) {
       steps_.push_back(step);
       if (faults_.ended_steps && Chance(50)) At(Draw(0, span_us + 5000), kEndStep, static_cast<uint64_t>(step));
@@ -96,9 +101,9 @@ class Schedule {
         spec.step_id = step;
         spec.receiver = "w" + std::to_string(group);
         spec.sender = "ps" + std::to_string(Draw(0, 1));
-        spec.policy = Chance(80) ? "tictac" : Chance(50) ? "fifo" : "unknown";
+        spec.policy = kPolicies[Draw(0, 6)];
         spec.count = static_cast<int>(Draw(1, 12));
-        spec.credit_bytes = Chance(30) ? 0 : Draw(1, 300);
+        spec.credit_bytes = credits_[group];  // the same in all steps, for groups may span them
         for (int rank = 0; rank < spec.count; ++rank) {
           if (faults_.missing && Chance(25)) continue;
           for (int copy = faults_.duplicates && Chance(15) ? 2 : 1; copy > 0; --copy) {
@@ -142,34 +147,34 @@ class Schedule {
         Submitted task = planned_[what];
         task.ready_us = now_us_;
         const uint64_t id = scheduler_.Submit(TaskOf(task.spec, task.rank, task.bytes), now_us_);
-        Model& model = models_[KeyOf(task.spec)];
-        model.step_id = task.spec.step_id;
-        model.waiting.emplace(task.rank, id);
+        last_cause_us_ = now_us_;
         ASSERT_TRUE(tasks_.emplace(id, task).second) << "ids are unique";
         break;
       }
       case kRelease: {
         scheduler_.Finish(what, now_us_);
-        const auto wire = wire_.find(what);
-        Model& model = models_[KeyOf(tasks_.at(what).spec)];
-        if (wire->second == model.generation) {
-          model.on_wire_bytes -= tasks_.at(what).bytes;
-          --model.on_wire;
-        }
-        wire_.erase(wire);
+        tasks_.at(what).on_wire = false;
         break;
       }
       case kEndStep: {
         const int64_t step = static_cast<int64_t>(what);
         scheduler_.EndStep(step, now_us_);
-        for (auto& entry : models_) {
-          if (entry.second.step_id != step) continue;
-          for (const auto& waiting : entry.second.waiting) to_drop_.insert(waiting.second);
-          entry.second.waiting.clear();
-          entry.second.on_wire = 0;
-          entry.second.on_wire_bytes = 0;
-          ++entry.second.generation;
+        for (auto& entry : tasks_) {
+          if (entry.second.spec.step_id != step) continue;
+          if (entry.second.starts == 0) to_drop_.insert(entry.first);
+          entry.second.on_wire = false;
         }
+        break;
+      }
+      case kConfigure: {
+        OverridesChange change;
+        if (Chance(60)) change.policy = policy_ = kChoices[Draw(0, 4)];
+        if (Chance(40)) change.credit_bytes = credit_bytes_ = Chance(30) ? kGraphCredit : Draw(0, 300);
+        if (Chance(40)) change.rate_bps = Chance(40) ? 0 : kSlowestBps * Draw(1, 50);
+        ASSERT_TRUE(scheduler_.Configure(change, now_us_));
+        EXPECT_EQ(scheduler_.overrides().policy, policy_);
+        EXPECT_EQ(scheduler_.overrides().credit_bytes, credit_bytes_);
+        last_cause_us_ = now_us_;
         break;
       }
     }
@@ -187,19 +192,57 @@ class Schedule {
       EXPECT_EQ(task.starts, 1) << "started twice";
       EXPECT_EQ(start.dropped, to_drop_.count(id) == 1);
       if (start.dropped) continue;
-      Model& model = models_[KeyOf(task.spec)];
-      if (task.spec.policy == "tictac") {
-        EXPECT_EQ(model.waiting.begin()->second, id) << "of what is there, the lowest rank goes, equal ones by arrival";
-        EXPECT_TRUE(task.spec.credit_bytes == 0 || model.on_wire == 0 || model.on_wire_bytes < task.spec.credit_bytes)
-            << model.on_wire_bytes << " bytes were on the wire, the credit is " << task.spec.credit_bytes;
-      }
-      model.waiting.erase({task.rank, id});
-      model.on_wire_bytes += task.bytes;
-      ++model.on_wire;
-      wire_[id] = model.generation;
+      CheckStart(id, task);
+      task.on_wire = true;
       At(now_us_ + task.on_wire_us, kRelease, id);
     }
     return wake_us;
+  }
+
+  // Against an account that knows nothing but the tasks: which of its group wait and which are on the wire.
+  void CheckStart(uint64_t id, const Submitted& task) const {
+    const std::string policy = PolicyOf(task.spec), key = KeyOf(task.spec);
+    const int64_t credit_bytes = credit_bytes_ == kGraphCredit ? task.spec.credit_bytes : credit_bytes_;
+    int64_t on_wire_bytes = 0;
+    int on_wire = 0;
+    for (const auto& entry : tasks_) {
+      const Submitted& other = entry.second;
+      if (KeyOf(other.spec) != key) continue;
+      if (other.on_wire) {
+        ++on_wire;
+        on_wire_bytes += other.bytes;
+      }
+      if (other.starts > 0 || to_drop_.count(entry.first) != 0) continue;
+      if (policy == "fifo") {
+        EXPECT_GT(entry.first, id) << "in order of arrival";
+      } else {
+        EXPECT_GT(std::make_pair(other.rank, entry.first), std::make_pair(task.rank, id))
+            << policy << ": of what is there, the lowest rank goes, equal ones by arrival";
+      }
+    }
+    if (on_wire == 0) return;  // one may always go
+    EXPECT_NE(policy, "p3") << "one at a time";
+    if (credit_bytes == 0) return;
+    if (policy == "tictac") {
+      EXPECT_LT(on_wire_bytes, credit_bytes);
+    }
+    if (policy == "bytescheduler") {
+      EXPECT_LE(on_wire_bytes + task.bytes, credit_bytes);
+    }
+  }
+
+  // Whatever was changed, everything starts within the time that the traffic, the slowest rate and the grace need.
+  void CheckAll() const {
+    int64_t wire_us = 0, bytes = 0;
+    for (const auto& entry : tasks_) {
+      if (entry.second.dropped) continue;
+      wire_us += entry.second.on_wire_us;
+      bytes += entry.second.bytes;
+    }
+    for (const auto& entry : tasks_) {
+      ASSERT_EQ(entry.second.starts, 1);
+      EXPECT_LE(entry.second.started_us, last_cause_us_ + grace_us_ + wire_us + bytes * 8000000 / kSlowestBps + 1);
+    }
   }
 
   // Every task starts, once, within a time that depends on nothing but the group's own traffic and the grace.
@@ -219,6 +262,10 @@ class Schedule {
     }
   }
 
+  static constexpr int64_t kSlowestBps = 1000000;  // a byte takes 8 us
+  static constexpr const char* kPolicies[] = {"tictac", "tictac", "tictac", "bytescheduler", "p3", "fifo", "unknown"};
+  static constexpr const char* kChoices[] = {"graph", "tictac", "bytescheduler", "p3", "fifo"};
+
   std::mt19937 random_;
   const Faults faults_;
   const int64_t grace_us_;
@@ -229,8 +276,10 @@ class Schedule {
   std::vector<Submitted> planned_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   std::map<uint64_t, Submitted> tasks_;
-  std::map<std::string, Model> models_;
-  std::map<uint64_t, int> wire_;  // task on the wire -> the generation of its group
+  std::string policy_ = "graph";
+  int64_t credit_bytes_ = kGraphCredit;
+  int64_t credits_[3] = {};    // by receiver
+  int64_t last_cause_us_ = 0;  // the last arrival or change
   std::set<uint64_t> to_drop_;
 };
 
@@ -267,6 +316,18 @@ TEST(LivenessTest, WhenStepsEndInBetween) {
 TEST(LivenessTest, WhenAllOfThatHappens) {
   Faults faults;
   faults.missing = faults.duplicates = faults.ended_steps = true;
+  RunSchedules(faults);
+}
+
+TEST(LivenessTest, WhenTheSchedulerIsChanged) {
+  Faults faults;
+  faults.configured = true;
+  RunSchedules(faults);
+}
+
+TEST(LivenessTest, WhenTheSchedulerIsChangedAndAllOfThatHappens) {
+  Faults faults;
+  faults.missing = faults.duplicates = faults.ended_steps = faults.configured = true;
   RunSchedules(faults);
 }
 

@@ -15,10 +15,10 @@ namespace tfsched {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// A policy object orders one group of tasks: those of one step from one sender to one receiver. Groups are independent, so a
-// dead receiver or a stuck step can hold back nobody else. Created by the scheduler with a group's first task and destroyed
-// with its last. Not thread safe: the scheduler calls it under its own lock. Implementations keep what they need of a task
-// and never start it themselves.
+// A policy object orders one group of tasks: those from one sender to one receiver, of one step or, where the policy spans
+// steps, of all steps. Groups are independent, so a dead receiver can hold back nobody else. Created by the scheduler with a
+// group's first task and destroyed with its last. Not thread safe: the scheduler calls it under its own lock.
+// Implementations keep what they need of a task and never start it themselves.
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -32,6 +32,15 @@ class Policy {
 
   // gRPC no longer holds the bytes of `task`.
   virtual void Finished(const CommTask& task, int64_t now_us) = 0;
+
+  // `task`, which was added and not yet returned, is to be forgotten: its step is over while the group goes on.
+  virtual void Remove(const CommTask& task, int64_t now_us) = 0;
+
+  // `task` was handed to gRPC under another policy and is on the wire until Finished(). Never added before.
+  virtual void Adopt(const CommTask& task, int64_t now_us) = 0;
+
+  // From now on; see PolicyOptions.
+  virtual void SetCreditBytes(int64_t credit_bytes) = 0;
 
   // When Next() could answer differently although nothing was added or finished; kNever if time changes nothing.
   virtual int64_t WakeAtUs() const { return kNever; }
@@ -48,14 +57,25 @@ struct PolicyOptions {
   int count = 0;             // ordered transfers in the group
   int64_t credit_bytes = 0;  // bytes that may be on the wire before the next transfer has to wait; 0: no limit
   int64_t grace_us = 0;      // see TicTacPolicy
+  // The group's first tasks come from another policy, in the middle of their step: what went before them is not known.
+  bool midway = false;
 };
 
 using PolicyFactory = std::function<std::unique_ptr<Policy>(const PolicyOptions&)>;
 
+// Which tasks share a policy object. With crossed barriers two steps share a link; a policy that needs no more than the
+// tasks at hand orders them together. One that counts the transfers of a step cannot.
+enum class PolicySpan { kStep, kAllSteps };
+
 // Registers a policy by name, at static initialisation. A policy is one file that ends with one such object.
 struct PolicyRegistrar {
-  PolicyRegistrar(const std::string& name, PolicyFactory factory);
+  PolicyRegistrar(const std::string& name, PolicySpan span, PolicyFactory factory);
 };
+
+bool HasPolicy(const std::string& name);
+
+// kStep if no policy has that name.
+PolicySpan SpanOf(const std::string& name);
 
 // nullptr if no policy has that name.
 std::unique_ptr<Policy> MakePolicy(const std::string& name, const PolicyOptions& options);

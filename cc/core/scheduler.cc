@@ -2,6 +2,7 @@
 #include "cc/core/scheduler.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace tfsched {
@@ -20,24 +21,45 @@ TransferRecord RecordOf(const CommTask& task) {
   return record;
 }
 
-}  // namespace
-
-Scheduler::GroupKey Scheduler::KeyOf(const CommTask& task) {
-  return GroupKey(task.step_id, task.sender, task.info->receiver, task.info->policy);
+// What a task with an unknown policy runs under. Never destroyed, as the scheduler of a process is not.
+const std::string& Fallback() {
+  static const auto* name = new std::string("fifo");
+  return *name;
 }
 
-Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task) {
+}  // namespace
+
+Scheduler::GroupKey Scheduler::KeyOf(const CommTask& task) const {
+  const bool overridden = task.info->rank >= 0 && overrides_.policy != kGraphPolicy;
+  const std::string& wanted = overridden ? overrides_.policy : task.info->policy;
+  const std::string& policy = HasPolicy(wanted) ? wanted : Fallback();
+  const PolicySpan span = SpanOf(policy);
+  return GroupKey(span, span == PolicySpan::kStep ? task.step_id : 0, task.sender, task.info->receiver, policy);
+}
+
+Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task, bool midway) {
   auto it = groups_.find(key);
-  if (it != groups_.end()) return it->second;
-  PolicyOptions options;
-  options.count = task.info->count;
-  options.credit_bytes = task.info->credit_bytes;
-  options.grace_us = options_.grace_us;
-  Group& group = groups_[key];
-  group.serial = next_serial_++;
-  group.policy = MakePolicy(task.info->policy, options);
-  if (group.policy == nullptr) group.policy = MakePolicy("fifo", options);
-  return group;
+  if (it == groups_.end()) {
+    it = groups_.emplace(key, Group()).first;
+    Group& group = it->second;
+    group.serial = next_serial_++;
+    group.tagged_credit_bytes = task.info->credit_bytes;
+    PolicyOptions options;
+    options.count = task.info->count;
+    options.credit_bytes = CreditOf(group);
+    options.grace_us = options_.grace_us;
+    options.midway = midway;
+    group.policy = MakePolicy(std::get<4>(key), options);
+  } else if (it->second.tagged_credit_bytes != task.info->credit_bytes) {
+    // Graphs with different credits share the group; the newest one's holds.
+    it->second.tagged_credit_bytes = task.info->credit_bytes;
+    it->second.policy->SetCreditBytes(CreditOf(it->second));
+  }
+  return it->second;
+}
+
+int64_t Scheduler::CreditOf(const Group& group) const {
+  return overrides_.credit_bytes == kGraphCredit ? group.tagged_credit_bytes : overrides_.credit_bytes;
 }
 
 void Scheduler::Touch(const GroupKey& key, Group* group) {
@@ -55,16 +77,22 @@ uint64_t Scheduler::Submit(CommTask task, int64_t now_us) {
   std::lock_guard<std::mutex> lock(mu_);
   latest_us_ = std::max(latest_us_, now_us);
   const uint64_t id = task.id = next_id_++;
-  const GroupKey key = KeyOf(task);
-  Group& group = GroupFor(key, task);
-  Touch(key, &group);
-  group.policy->Add(task, now_us);
-  group.arrival.emplace(id, task.info->rank);
-  if (task.info->rank < group.highest_started) ++counters_.late;
-  group.queued.emplace(id, std::move(task));
+  Enqueue(std::move(task), now_us, /*midway=*/false);
   ++counters_.queue_depth;
   counters_.max_queue_depth = std::max(counters_.max_queue_depth, counters_.queue_depth);
   return id;
+}
+
+void Scheduler::Enqueue(CommTask task, int64_t now_us, bool midway) {
+  const GroupKey key = KeyOf(task);
+  Group& group = GroupFor(key, task, midway);
+  Touch(key, &group);
+  group.policy->Add(task, now_us);
+  group.arrival.emplace(task.id, task.info->rank);
+  // Ranks of different steps say nothing about each other.
+  if (std::get<0>(key) == PolicySpan::kStep && task.info->rank < group.highest_started) ++counters_.late;
+  const uint64_t id = task.id;
+  group.queued.emplace(id, std::move(task));
 }
 
 void Scheduler::Finish(uint64_t id, int64_t now_us) {
@@ -88,13 +116,110 @@ void Scheduler::Finish(uint64_t id, int64_t now_us) {
 
 void Scheduler::EndStep(int64_t step_id, int64_t now_us) {
   std::lock_guard<std::mutex> lock(mu_);
-  auto it = groups_.lower_bound(GroupKey(step_id, std::string(), std::string(), std::string()));
-  while (it != groups_.end() && std::get<0>(it->first) == step_id) {
+  latest_us_ = std::max(latest_us_, now_us);
+  EndStepAcross(step_id, now_us);
+  auto it = groups_.lower_bound(GroupKey(PolicySpan::kStep, step_id, std::string(), std::string(), std::string()));
+  while (it != groups_.end() && std::get<0>(it->first) == PolicySpan::kStep && std::get<1>(it->first) == step_id) {
     DropQueued(&it->second);
     if (it->second.idle) idle_.erase(it->second.idle_position);
     wakes_.erase(it->first);
     it = groups_.erase(it);
   }
+}
+
+// The step's tasks in groups that outlive it.
+void Scheduler::EndStepAcross(int64_t step_id, int64_t now_us) {
+  auto it = groups_.lower_bound(GroupKey(PolicySpan::kAllSteps, 0, std::string(), std::string(), std::string()));
+  if (it == groups_.end()) return;
+  for (auto& entry : on_wire_) {
+    OnWire& wire = entry.second;
+    if (wire.task.step_id != step_id || wire.group_serial == 0) continue;
+    const auto owner = groups_.find(KeyOf(wire.task));
+    if (owner == groups_.end() || std::get<0>(owner->first) != PolicySpan::kAllSteps) continue;
+    Group& group = owner->second;
+    if (group.serial != wire.group_serial) continue;
+    Touch(owner->first, &group);
+    group.policy->Finished(wire.task, now_us);
+    --group.on_wire;
+    wire.group_serial = 0;
+  }
+  for (; it != groups_.end(); ++it) {
+    Group& group = it->second;
+    std::vector<uint64_t> ended;
+    for (const auto& arrival : group.arrival) {
+      if (group.queued.at(arrival.first).step_id == step_id) ended.push_back(arrival.first);
+    }
+    for (const uint64_t id : ended) {
+      group.policy->Remove(group.queued.at(id), now_us);
+      Drop(&group, id);
+    }
+    if (!ended.empty()) Touch(it->first, &group);
+  }
+}
+
+bool Scheduler::Configure(const OverridesChange& change, int64_t now_us) {
+  std::lock_guard<std::mutex> lock(mu_);
+  latest_us_ = std::max(latest_us_, now_us);
+  if (change.policy && *change.policy != kGraphPolicy && !HasPolicy(*change.policy)) return false;
+  if (change.rate_bps && *change.rate_bps != overrides_.rate_bps) {
+    overrides_.rate_bps = *change.rate_bps;
+    if (overrides_.rate_bps == 0) buckets_.clear();
+    for (auto& bucket : buckets_) bucket.second.SetRate(overrides_.rate_bps, now_us);
+  }
+  if (change.credit_bytes) overrides_.credit_bytes = *change.credit_bytes;
+  const bool regroup = change.policy && *change.policy != overrides_.policy;
+  if (regroup) {
+    overrides_.policy = *change.policy;
+    Regroup(now_us);
+  }
+  for (auto& entry : groups_) {
+    entry.second.policy->SetCreditBytes(CreditOf(entry.second));
+    Touch(entry.first, &entry.second);
+  }
+  return true;
+}
+
+// Makes every group anew under the overrides in force: the new policies know what is on the wire and get what is queued in
+// the order of arrival.
+void Scheduler::Regroup(int64_t now_us) {
+  std::map<uint64_t, CommTask> queued;
+  std::set<uint64_t> serials;
+  for (auto& entry : groups_) {
+    serials.insert(entry.second.serial);
+    for (auto& task : entry.second.queued) queued.emplace(task.first, std::move(task.second));
+  }
+  groups_.clear();
+  idle_.clear();
+  wakes_.clear();
+  dirty_.clear();
+  std::map<uint64_t, OnWire*> on_wire;  // in order of arrival, so that the same events give the same order again
+  for (auto& entry : on_wire_) {
+    if (serials.count(entry.second.group_serial) != 0) on_wire.emplace(entry.first, &entry.second);
+  }
+  for (const auto& entry : on_wire) {
+    const CommTask& task = entry.second->task;
+    const GroupKey key = KeyOf(task);
+    Group& group = GroupFor(key, task, /*midway=*/true);
+    Touch(key, &group);
+    group.policy->Adopt(task, now_us);
+    ++group.on_wire;
+    group.highest_started = std::max(group.highest_started, task.info->rank);
+    entry.second->group_serial = group.serial;
+  }
+  const int64_t late = counters_.late;
+  for (auto& task : queued) Enqueue(std::move(task.second), now_us, /*midway=*/true);
+  counters_.late = late;  // each was looked at when it came
+}
+
+Overrides Scheduler::overrides() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return overrides_;
+}
+
+TokenBucket* Scheduler::BucketFor(const GroupKey& key) {
+  if (overrides_.rate_bps == 0) return nullptr;
+  const auto link = std::make_pair(std::get<2>(key), std::get<3>(key));
+  return &buckets_.emplace(link, TokenBucket(overrides_.rate_bps)).first->second;
 }
 
 void Scheduler::DropAll(std::vector<Start>* starts) {
@@ -107,18 +232,20 @@ void Scheduler::DropAll(std::vector<Start>* starts) {
   pending_drops_.clear();
 }
 
+void Scheduler::Drop(Group* group, uint64_t id) {
+  auto queued = group->queued.find(id);
+  TransferRecord record = RecordOf(queued->second);
+  record.dropped = true;
+  trace_.Append(std::move(record));
+  ++counters_.dropped;
+  --counters_.queue_depth;
+  pending_drops_.push_back(Start{std::move(queued->second), true});
+  group->queued.erase(queued);
+  group->arrival.erase(id);
+}
+
 void Scheduler::DropQueued(Group* group) {
-  for (const auto& arrival : group->arrival) {
-    auto queued = group->queued.find(arrival.first);
-    TransferRecord record = RecordOf(queued->second);
-    record.dropped = true;
-    trace_.Append(std::move(record));
-    ++counters_.dropped;
-    --counters_.queue_depth;
-    pending_drops_.push_back(Start{std::move(queued->second), true});
-  }
-  group->queued.clear();
-  group->arrival.clear();
+  while (!group->arrival.empty()) Drop(group, group->arrival.begin()->first);
 }
 
 void Scheduler::StartTask(Group* group, uint64_t id, int64_t now_us, std::vector<Start>* starts) {
@@ -167,10 +294,23 @@ int64_t Scheduler::Poll(int64_t now_us, std::vector<Start>* starts) {
     if (it == groups_.end()) continue;
     Group& group = it->second;
     group.dirty = false;
-    while (uint64_t id = group.policy->Next(now_us)) StartTask(&group, id, now_us, starts);
+    TokenBucket* bucket = BucketFor(key);
+    int64_t wake_at = kNever;
+    while (true) {
+      if (bucket != nullptr && !group.queued.empty() && now_us < bucket->ReadyAtUs()) {
+        wake_at = bucket->ReadyAtUs();
+        break;
+      }
+      const uint64_t id = group.policy->Next(now_us);
+      if (id == 0) {
+        wake_at = group.policy->WakeAtUs();
+        break;
+      }
+      if (bucket != nullptr) bucket->Take(group.queued.at(id).bytes, now_us);
+      StartTask(&group, id, now_us, starts);
+    }
     counters_.step_asides += group.policy->step_asides() - group.step_asides_seen;
     group.step_asides_seen = group.policy->step_asides();
-    const int64_t wake_at = group.policy->WakeAtUs();
     if (wake_at == kNever) {
       wakes_.erase(key);
     } else {

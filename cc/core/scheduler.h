@@ -10,10 +10,13 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cc/core/comm_task.h"
+#include "cc/core/overrides.h"
 #include "cc/core/policy.h"
+#include "cc/core/token_bucket.h"
 #include "cc/core/trace_ring.h"
 
 namespace tfsched {
@@ -34,7 +37,7 @@ struct Counters {
   int64_t max_queue_depth = 0;  // ever
   int64_t on_wire_bytes = 0;    // handed over and not yet released
   int64_t reorderings = 0;      // tasks that overtook one which was ready before them
-  int64_t late = 0;             // tasks that came after a higher rank of their step had gone
+  int64_t late = 0;             // tasks that came after a higher rank of their step had gone, under policies that wait
   int64_t step_asides = 0;      // times that a missing rank was given up
   int64_t dropped = 0;          // tasks still queued when their step ended
   int64_t groups = 0;           // groups with state, see Scheduler::GroupKey
@@ -47,7 +50,7 @@ struct Start {
 };
 
 // Thread safe. Time is passed in, never read, so the same object runs in production and under a simulator's virtual clock.
-// The owner calls Poll() after Submit, Finish and EndStep and when the time Poll() returned has come.
+// The owner calls Poll() after Submit, Finish, EndStep and Configure and when the time Poll() returned has come.
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options) : options_(options), trace_(options.trace_capacity) {}
@@ -58,8 +61,14 @@ class Scheduler {
   // notify_finish: the wire has released the task. Unknown ids are ignored, for a step may have ended in between.
   void Finish(uint64_t id, int64_t now_us);
 
-  // Nobody waits for the transfers of the step any more: drops what is queued and frees its state.
+  // Nobody waits for the transfers of the step any more: drops what is queued and frees its state. What is on the wire no
+  // longer counts against anybody's credit, for a dead receiver's bytes may be held for long.
   void EndStep(int64_t step_id, int64_t now_us);
+
+  // Changes what the tags say, for all ordered transfers that start from now on; queued ones move over in their order.
+  // False, and nothing is changed, if no policy has that name.
+  bool Configure(const OverridesChange& change, int64_t now_us);
+  Overrides overrides() const;
 
   // Ends every step, for the end of the process.
   void DropAll(std::vector<Start>* starts);
@@ -76,9 +85,10 @@ class Scheduler {
   void ClearTrace();
 
  private:
-  // Step, sender, receiver, policy. The sender, because one process may run several tasks, each with ranks of its own; the
-  // policy, because an emulated link also queues transfers that no policy was asked to order.
-  using GroupKey = std::tuple<int64_t, std::string, std::string, std::string>;
+  // Span, step (0 where the policy spans steps), sender, receiver, policy. The sender, because one process may run several
+  // tasks, each with ranks of its own; the policy, because graphs may differ, and an emulated link also queues transfers
+  // that no policy was asked to order.
+  using GroupKey = std::tuple<PolicySpan, int64_t, std::string, std::string, std::string>;
   struct Group {
     uint64_t serial = 0;  // tells a group from a later one with the same key
     std::unique_ptr<Policy> policy;
@@ -86,6 +96,7 @@ class Scheduler {
     std::map<uint64_t, int> arrival;  // queued task id -> rank, oldest first
     int64_t on_wire = 0;
     int highest_started = -1;
+    int64_t tagged_credit_bytes = 0;  // what the newest tag says
     int64_t step_asides_seen = 0;
     std::list<GroupKey>::iterator idle_position;
     bool idle = false;
@@ -94,15 +105,21 @@ class Scheduler {
   struct OnWire {
     CommTask task;
     uint64_t record = 0;
-    uint64_t group_serial = 0;
+    uint64_t group_serial = 0;  // 0: its step has ended
   };
   using Groups = std::map<GroupKey, Group>;
 
-  static GroupKey KeyOf(const CommTask& task);
-  Group& GroupFor(const GroupKey& key, const CommTask& task);
+  GroupKey KeyOf(const CommTask& task) const;
+  Group& GroupFor(const GroupKey& key, const CommTask& task, bool midway);
+  void Enqueue(CommTask task, int64_t now_us, bool midway);
+  int64_t CreditOf(const Group& group) const;
+  TokenBucket* BucketFor(const GroupKey& key);
+  void Regroup(int64_t now_us);
+  void EndStepAcross(int64_t step_id, int64_t now_us);
   void Touch(const GroupKey& key, Group* group);
   void StartTask(Group* group, uint64_t id, int64_t now_us, std::vector<Start>* starts);
   void FreeIfDone(Groups::iterator it);
+  void Drop(Group* group, uint64_t id);
   void DropQueued(Group* group);
   void EvictIdle();
 
@@ -111,7 +128,9 @@ class Scheduler {
   uint64_t next_id_ = 1;
   uint64_t next_serial_ = 1;
   int64_t latest_us_ = 0;  // the latest event
+  Overrides overrides_;
   Groups groups_;
+  std::map<std::pair<std::string, std::string>, TokenBucket> buckets_;  // (sender, receiver), while there is a cap
   std::vector<GroupKey> dirty_;
   std::map<GroupKey, int64_t> wakes_;  // groups whose policy waits for a moment
   std::list<GroupKey> idle_;           // oldest first

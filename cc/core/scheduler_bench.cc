@@ -77,13 +77,13 @@ double OneRun(const char* policy, int count, uint32_t seed) {
 int main() {
   std::printf("ns per task (submit + poll + finish + poll), %d tasks a run, %d runs; credit 4 MB, tasks of 0.5 MB\n",
               tfsched::kTasksPerRun, tfsched::kRuns);
-  std::printf("%-8s %10s %10s %10s\n", "policy", "tasks/step", "median", "worst");
-  for (const char* policy : {"fifo", "tictac"}) {
+  std::printf("%-13s %10s %10s %10s\n", "policy", "tasks/step", "median", "worst");
+  for (const char* policy : {"fifo", "tictac", "bytescheduler", "p3"}) {
     for (const int count : {10, 200, 2000}) {
       std::vector<double> ns;
       for (uint32_t run = 0; run < tfsched::kRuns; ++run) ns.push_back(tfsched::OneRun(policy, count, run));
       std::sort(ns.begin(), ns.end());
-      std::printf("%-8s %10d %10.0f %10.0f\n", policy, count, ns[ns.size() / 2], ns.back());
+      std::printf("%-13s %10d %10.0f %10.0f\n", policy, count, ns[ns.size() / 2], ns.back());
     }
   }
   return 0;

@@ -16,6 +16,9 @@
 //   still goes in rank order, under the credit. So a step loses at most one grace period per receiver, however many ranks
 //   are missing.
 //
+//   A group that begins in the middle of its step, because the policy was changed, cannot know which ranks have gone and
+//   never waits for one.
+//
 //   Why (b) ends: with an idle wire the only events left are arrivals, and a group has at most `count` of them.
 #include <algorithm>
 #include <map>
@@ -28,7 +31,8 @@ namespace {
 
 class TicTacPolicy : public Policy {
  public:
-  explicit TicTacPolicy(const PolicyOptions& options) : options_(options) {}
+  explicit TicTacPolicy(const PolicyOptions& options)
+      : options_(options), credit_bytes_(options.credit_bytes), waits_(!options.midway) {}
 
   void Add(const CommTask& task, int64_t now_us) override {
     queue_.emplace(std::make_pair(task.info->rank, task.id), task.bytes);
@@ -38,16 +42,16 @@ class TicTacPolicy : public Policy {
   uint64_t Next(int64_t now_us) override {
     wake_at_us_ = kNever;
     if (queue_.empty()) return 0;
-    const int64_t credit = options_.credit_bytes;
-    if (credit > 0 && on_wire_ > 0 && on_wire_bytes_ >= credit) return 0;
+    if (credit_bytes_ > 0 && on_wire_ > 0 && on_wire_bytes_ >= credit_bytes_) return 0;
     auto first = queue_.begin();
-    if (!stepped_aside_ && first->first.first > handed_) {  // a lower rank is missing
+    if (waits_ && first->first.first > handed_) {  // a lower rank is missing
       if (on_wire_ > 0) return 0;
       if (now_us < last_event_us_ + options_.grace_us) {
         wake_at_us_ = last_event_us_ + options_.grace_us;
         return 0;
       }
-      stepped_aside_ = true;
+      waits_ = false;
+      ++step_asides_;
     }
     const uint64_t id = first->first.second;
     on_wire_bytes_ += first->second;
@@ -63,22 +67,36 @@ class TicTacPolicy : public Policy {
     last_event_us_ = now_us;
   }
 
+  void Remove(const CommTask& task, int64_t now_us) override { queue_.erase(std::make_pair(task.info->rank, task.id)); }
+
+  void Adopt(const CommTask& task, int64_t now_us) override {
+    on_wire_bytes_ += task.bytes;
+    ++on_wire_;
+    ++handed_;
+    last_event_us_ = now_us;
+  }
+
+  void SetCreditBytes(int64_t credit_bytes) override { credit_bytes_ = credit_bytes; }
+
   int64_t WakeAtUs() const override { return wake_at_us_; }
   bool Complete() const override { return handed_ >= options_.count && queue_.empty(); }
-  int64_t step_asides() const override { return stepped_aside_ ? 1 : 0; }
+  int64_t step_asides() const override { return step_asides_; }
 
  private:
   const PolicyOptions options_;
+  int64_t credit_bytes_;
   std::map<std::pair<int, uint64_t>, int64_t> queue_;  // (rank, arrival) -> bytes
   int handed_ = 0;                                     // the paper's counter
   int on_wire_ = 0;
   int64_t on_wire_bytes_ = 0;
   int64_t last_event_us_ = 0;
   int64_t wake_at_us_ = kNever;
-  bool stepped_aside_ = false;
+  bool waits_;  // for missing ranks
+  int64_t step_asides_ = 0;
 };
 
-PolicyRegistrar registrar("tictac", [](const PolicyOptions& options) { return std::make_unique<TicTacPolicy>(options); });
+PolicyRegistrar registrar("tictac", PolicySpan::kStep,
+                          [](const PolicyOptions& options) { return std::make_unique<TicTacPolicy>(options); });
 
 }  // namespace
 }  // namespace tfsched
