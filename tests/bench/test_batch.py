@@ -37,7 +37,7 @@ def test_computing_ends_just_below_communicating(slope_s):
     fit = find_batch(measure, 4.6)
     assert 0.9 * 4.6 <= fit.compute_s <= 1.045 * 4.6
     assert fit.compute_s == pytest.approx(0.95 * 4.6, rel=0.02)
-    assert slope_s * sum(tried) < 2.5 * 4.6, 'the search itself takes long'
+    assert slope_s * sum(tried) < 2.5 * 4.6, "the search itself takes long"
 
 
 def test_the_first_batch_near_enough_ends_the_search():

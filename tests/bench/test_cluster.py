@@ -53,8 +53,11 @@ def test_forward_run_writes_everything(tmp_path, capsys):
 
 
 def test_training_on_two_ps_and_two_workers_quietly(capsys):
-    result = run(toy(phase="train", ps=2, workers=2, quiet=True))
+    result = run(toy(phase="train", ps=2, workers=2, steps=4, block=2, quiet=True))
     assert result["bounds"]["push_s"] > 0
+    assert result["block"] == result["rounds"] == len(result["settings"]["vanilla"]["steps_s"]) == 2
+    assert result["ps_bytes"] == {"/job:ps/task:0": 2 * 256 * 256 * 4, "/job:ps/task:1": 256 * 256 * 4}
+    assert result["imbalance"] == pytest.approx(4 / 3)
     assert 0 <= result["settings"]["vanilla"]["straggler"] <= 1
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
@@ -95,6 +98,15 @@ def test_trace_of_a_model():
 def build(cluster: Cluster, phase: str = "forward") -> None:
     cluster.call(do="build", graph="step", model="toy", phase=phase, batch=4, seed=0)
     cluster.call(do="build", graph="communication", model="toy", phase=phase, batch=4, seed=0)
+
+
+def test_a_blocks_time_holds_all_its_steps():
+    with Cluster(1, 1, NONE, timeout_s=90) as cluster:
+        build(cluster, "train")
+        cluster.call(do="open", session="step", graph="step", protocol="grpc")
+        answer = cluster.call(do="run", session="step", fetch="step", count=5)
+    assert len(answer["steps_s"]) == len(answer["finishes_s"]) == 5
+    assert sum(answer["steps_s"]) <= answer["block_s"] < sum(answer["steps_s"]) + 1
 
 
 def received_bytes(cluster: Cluster, host: str) -> int:
@@ -194,6 +206,10 @@ def test_tasks_end_with_a_killed_parent(tmp_path):
         ({"batch": "many"}, "batch 'many' is not usable"),
         ({"batch": 0}, "batch 0 is not usable"),
         ({"bandwidth": "quick"}, "bandwidth 'quick' is not understood"),
+        ({"block": "some"}, "block 'some' is not usable"),
+        ({"block": 0}, "block 0 is not usable"),
+        ({"claims": True, "block": 2}, "--claims looks at single steps"),
+        ({"settings": ["tio:barrier=maybe"]}, "barrier"),
         ({"intra_op_threads": "many"}, "--intra_op_threads is 'many': give auto"),
         ({"inter_op_threads": -1}, "--inter_op_threads is -1: give auto"),
         ({"json": "/nowhere/a.json"}, "'/nowhere/a.json' cannot be written"),

@@ -19,6 +19,7 @@ FACTS = {
     "bandwidth_bps": 1e9,
     "link": "netns",
     "batch": 100,
+    "ps_bytes": {"/job:ps/task:0": 96_000_000},
     "threads": {"worker_intra_op": 1, "worker_inter_op": 0, "cores": 2},
     "tensorflow": "2.21.0",
     "notes": ["a note"],
@@ -52,6 +53,24 @@ def test_result_has_exactly_the_promised_fields():
     assert result["settings"]["vanilla"]["efficiency"] == pytest.approx(0.25)
     assert result["settings"]["vanilla"]["ratio_to_vanilla"] == 1.0
     json.dumps(result, allow_nan=False)
+
+
+def test_blocks_and_an_uneven_load_are_told():
+    training = measurement(vanilla=[1.6, 1.6], tio=[1.0, 1.0])
+    training.block = 5
+    training.bounds_s[PUSH] = [0.9, 0.9]
+    facts = {**FACTS, "phase": "train", "ps": 2, "ps_bytes": {"/job:ps/task:0": 300, "/job:ps/task:1": 100}}
+    result = report.build_result(training, facts)
+    assert result["block"] == 5
+    assert result["imbalance"] == 1.5
+    assert result["bounds"]["push_s"] == pytest.approx(0.9)
+    assert result["settings"]["tio"]["min_s"] == 1.0
+    console = Console(width=110, record=True, file=io.StringIO())
+    report.print_result(result, console)
+    text = " ".join(console.export_text().split())
+    assert "push alone 0.900 s" in text
+    assert "blocks of 5 steps" in text
+    assert "the fullest PS holds 1.50 times the mean" in text
 
 
 def test_without_vanilla_there_is_no_ratio():

@@ -47,6 +47,31 @@ def test_a_name_may_change_options_of_the_preset():
     assert setting.options == {"ordering": "tio", "policy": "fifo", "credit_bytes": 1000}
 
 
+def test_whole_numbers_and_booleans_become_what_the_options_want():
+    (setting,) = find_settings(["tio:strict=true:seed=3"])
+    assert setting.options == {"ordering": "tio", "policy": "tictac", "strict": True, "seed": 3}
+    (setting,) = find_settings(["tio:strict=False:plan=7"])
+    assert setting.options == {"ordering": "tio", "policy": "tictac", "strict": False, "plan": "7"}
+
+
+def test_the_systems_presets_are_what_their_papers_say():
+    assert SETTINGS["tictac"].options == SETTINGS["tio"].options
+    assert SETTINGS["p3"].options["partition_bytes"] == 200_000
+    kept = SETTINGS["bytescheduler"]
+    crossing = SETTINGS["bytescheduler+barrier-crossing"]
+    assert crossing.options == {**kept.options, "barrier": False}
+    assert [setting.name for setting in SETTINGS.values() if setting.crosses_barrier] == [crossing.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("tio:strict=maybe", "strict is 'maybe', give true or false"), ("tio:seed=x", "seed is 'x', give a whole number")],
+)
+def test_values_of_the_wrong_kind_are_told(name, sentence):
+    with pytest.raises(BenchError, match=sentence):
+        find_settings([name])
+
+
 @pytest.mark.parametrize(
     "name", ["tio:credit_bytes=-1", "tio:nope=1", "tio:policy=nope", "vanilla:credit_bytes=1", "nope:seed=1"]
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 TOLERANCE = 0.10
-# What is aimed at, as a part of the communication's time. Where the two meet, whichever is longer in a step is chance; a step
+# What is aimed at, as a part of the communication's time. Where the two meet, chance decides which is longer in a step; one
 # that the network bounds is the clean case.
 AIM = 0.95
 LARGEST = 4096

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfsched.bench import graphs, op_times
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import find_model
+from tfsched.bench.settings import crosses_barrier
 
 tf1 = tf.compat.v1
 
@@ -24,12 +25,15 @@ class Chief:
         targets: dict[str, str],
         ps: int,
         workers: int,
+        timeout_s: float,
     ) -> None:
         self._targets = targets
         self._ps = ps
         self._workers = workers
+        self._timeout_s = timeout_s
         self._graphs: dict[str, graphs.Built] = {}
         self._sessions: dict[str, tuple[tf.compat.v1.Session, graphs.Built]] = {}
+        self._crossing: set[str] = set()  # sessions whose steps return before their updates
         self._initialized: set[tuple[str, str]] = set()
         tf1.disable_eager_execution()
         tf1.logging.set_verbosity(tf1.logging.ERROR)
@@ -53,6 +57,7 @@ class Chief:
         self._initialized = {made for made in self._initialized if made[1] != graph}
         return {
             "variable_bytes": built.variable_bytes,
+            "bytes_by_device": built.bytes_by_device(),
             "variables": len(built.variables),
             "operations": len(built.graph.get_operations()),
         }
@@ -90,20 +95,36 @@ class Chief:
             tf1.Session(target, graph=built.graph, config=config),
             built,
         )
+        if crosses_barrier(options):
+            self._crossing.add(session)
         return {}
 
     def _do_close(self, session: str) -> dict[str, Any]:
         opened = self._sessions.pop(session, None)
+        self._crossing.discard(session)
         if opened is not None:
             opened[0].close()
         return {}
 
+    def _drain(self, session: str) -> None:
+        """Waits for the updates of a session's last step, where they may still be on their way."""
+        if session in self._crossing:
+            import tfsched
+
+            tfsched.drain(self._sessions[session][0], timeout_s=self._timeout_s)
+
     def _do_run(self, session: str, fetch: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
-        """Runs `count` steps: seconds of each, and each worker's finish time since the start."""
+        """Runs `count` consecutive steps, a block.
+
+        Returns:
+            `steps_s`: seconds until each step returned; `block_s`: seconds of all until the last update is applied,
+            whether or not the step waits for it; `finishes_s`: each worker's finish time since its step's start.
+        """
         opened, built = self._sessions[session]
         feeds = {} if built.batch is None else {built.batch: batch}
         fetches = built.fetches[fetch]
         steps_s, finishes_s = [], []
+        block_begin_s = time.perf_counter()
         for _ in range(count):
             began_s, begin_s = time.time(), time.perf_counter()
             values = opened.run(fetches, feeds)
@@ -112,7 +133,8 @@ class Chief:
                 finishes_s.append([float(finish) - began_s for finish in values["finish"]])
                 if not all(map(_finite, values["losses"])):
                     raise BenchError(f"the loss became {values['losses']}: lower --steps")
-        return {"steps_s": steps_s, "finishes_s": finishes_s}
+        self._drain(session)
+        return {"steps_s": steps_s, "block_s": time.perf_counter() - block_begin_s, "finishes_s": finishes_s}
 
     def _do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps of an open session and saves the plan that `algorithm` makes of them."""
@@ -132,7 +154,9 @@ class Chief:
         import tfsched
 
         opened, built = self._sessions[session]
-        tfsched.trace_steps(opened, built.fetches["step"], steps).save(path)
+        trace = tfsched.trace_steps(opened, built.fetches["step"], steps)
+        self._drain(session)
+        trace.save(path)
         return {}
 
     def _do_sample(self, session: str) -> dict[str, Any]:

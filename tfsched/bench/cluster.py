@@ -101,7 +101,13 @@ class Cluster:
         return clusters
 
     def _start(self, name: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:
-        spec = {"clusters": clusters, "job": job, "task": index, **self._threads[job]}
+        spec = {
+            "clusters": clusters,
+            "job": job,
+            "task": index,
+            "timeout_s": self._timeout_s,
+            **self._threads[job],
+        }
         with open(self._log_path(name), "wb") as log:
             self._processes[name] = self.hosts.exec(
                 name,

@@ -28,6 +28,9 @@ from tfsched.bench.runner import Runner, check_rounds
 from tfsched.bench.settings import STOCK, TFSCHED, Setting, find_settings, for_emulated_link
 from tfsched.bench.threads import AUTO, available_cores, resolve_threads
 
+# Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
+TRAIN_BLOCK = 5
+
 
 @dataclasses.dataclass
 class BenchConfig:
@@ -41,7 +44,9 @@ class BenchConfig:
         phase: "forward" (inference) or "train" (with SGD).
         settings: names from `SETTINGS`.
         batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
-        steps, warmup: measured and discarded steps per setting.
+        steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
+        block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
+            for all settings, because some return from a step before its updates are applied.
         json, plot: files to write, None for none.
         quiet: no progress bars and no table, only files.
         claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
@@ -60,6 +65,7 @@ class BenchConfig:
     batch: str | int = "auto"
     steps: int = 20
     warmup: int = 3
+    block: str | int = "auto"
     json: str | None = None
     plot: str | None = None
     quiet: bool = False
@@ -84,6 +90,23 @@ def _batch_of(config: BenchConfig) -> int | None:
     return batch
 
 
+def _block_of(config: BenchConfig) -> int:
+    """How many consecutive steps are timed together."""
+    if config.block == "auto":
+        # The claims are about single steps.
+        single = config.phase == "forward" or config.claims
+        return 1 if single else min(TRAIN_BLOCK, config.steps)
+    try:
+        block = int(config.block)
+    except ValueError:
+        block = 0
+    if block < 1:
+        raise BenchError(f"block {config.block!r} is not usable: give auto or a number of steps")
+    if config.claims and block > 1:
+        raise BenchError(f"--claims looks at single steps, and --block is {block}: leave one of the two out")
+    return block
+
+
 def _threads(config: BenchConfig) -> tuple[int, int]:
     """A worker's intra-op and inter-op threads."""
     return (
@@ -104,6 +127,7 @@ def _check(config: BenchConfig) -> None:
     if config.phase not in PHASES:
         raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
     _threads(config)
+    _block_of(config)
     check_rounds(config.steps, config.warmup)
     if config.claims and report.BASELINE not in config.settings:
         raise BenchError("--claims traces vanilla steps: add vanilla to --settings")
@@ -173,7 +197,8 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
         batch = _batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()
-        measurement = runner.measure(config.steps)
+        block = _block_of(config)
+        measurement = runner.measure(-(-config.steps // block), block)
         if fit is not None:
             batch = fit.batch
             if not fit.within:
@@ -189,6 +214,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "bandwidth_bps": link.bandwidth_bps,
             "link": link.kind,
             "batch": batch,
+            "ps_bytes": runner.ps_bytes,
             "threads": {"worker_intra_op": intra, "worker_inter_op": inter, "cores": available_cores()},
             "tensorflow": cluster.tensorflow,
             "notes": notes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -38,6 +39,13 @@ class Built:
     variable_bytes: int
     variables: list[tuple[tuple[int, ...], tf.DType, str]]
     batch: tf.Tensor | None = None
+
+    def bytes_by_device(self) -> dict[str, int]:
+        """Bytes of the variables on each device, e.g. {"/job:ps/task:0": 1024}."""
+        sizes: dict[str, int] = {}
+        for shape, kind, device in self.variables:
+            sizes[device] = sizes.get(device, 0) + math.prod(shape) * kind.size
+        return sizes
 
 
 @dataclasses.dataclass

@@ -52,6 +52,7 @@ def _summary(
     return {
         "median_s": median_s,
         "p95_s": p95_s,
+        "min_s": float(min(steps_s)),
         "steps_s": [float(step_s) for step_s in steps_s],
         "efficiency": metrics.efficiency(bounds["upper_s"], bounds["lower_s"], median_s),
         "ratio_to_vanilla": None if baseline_s is None else baseline_s / median_s,
@@ -69,6 +70,9 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
     baseline_s = None if vanilla_s is None else float(np.median(vanilla_s))
     return {
         **facts,
+        "block": measurement.block,
+        "rounds": len(measurement.bounds_s[COMPUTE]),
+        "imbalance": _imbalance(facts["ps_bytes"]),
         "settings": {
             name: _summary(
                 steps_s,
@@ -83,6 +87,11 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
     }
 
 
+def _imbalance(ps_bytes: dict[str, int]) -> float:
+    """The fullest parameter server's bytes by the mean; 1 is an even load."""
+    return max(ps_bytes.values()) / float(np.mean(list(ps_bytes.values())))
+
+
 def _number(value: float | None, form: str = "{:.3f}") -> str:
     return "-" if value is None or math.isnan(value) else form.format(value)
 
@@ -95,11 +104,16 @@ def table_of(result: dict[str, Any]) -> Table:
         f"{result['link']}, TensorFlow {result['tensorflow']}"
     )
     bounds = result["bounds"]
-    push = "" if bounds.get("push_s") is None else f", push {bounds['push_s']:.3f} s"
+    several = ""
+    if result["block"] > 1:
+        several = f"; times are means over blocks of {result['block']} steps, last update included"
+    if result["ps"] > 1:
+        several += f"; the fullest PS holds {result['imbalance']:.2f} times the mean"
+    push = "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
     caption = (
         f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "
         f"(compute alone {bounds['compute_s']:.3f} s, "
-        f"communication alone {bounds['communication_s']:.3f} s{push}); {describe_threads(result['threads'])}"
+        f"pull alone {bounds['pull_s']:.3f} s{push}){several}; {describe_threads(result['threads'])}"
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("setting")

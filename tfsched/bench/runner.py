@@ -29,14 +29,16 @@ class Measurement:
     """What was measured, in seconds, one entry a round.
 
     Attributes:
-        steps_s: wall time of each step, by setting.
-        finishes_s: time from each step's start until each worker finished, by setting.
+        steps_s: time of a step, by setting: wall time of a block until its last update is applied, by the block's steps.
+        finishes_s: time from each single step's start until each worker finished, by setting.
         bounds_s: the same rounds' times for COMPUTE, PULL and, in phase train, PUSH.
+        block: consecutive steps in a block.
     """
 
     steps_s: dict[str, list[float]]
     finishes_s: dict[str, list[list[float]]]
     bounds_s: dict[str, list[float]]
+    block: int = 1
 
 
 class Runner:
@@ -60,6 +62,7 @@ class Runner:
         # The bounds need no tfsched, but on an emulated link only its servers limit transfers.
         protocols = cluster.protocols
         self._bounds_protocol = STOCK if STOCK in protocols else protocols[0]
+        self.ps_bytes: dict[str, int] = {}  # of the variables on each parameter server, once the batch is chosen
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
 
     def choose_batch(self, batch: int | None) -> BatchFit | None:
@@ -72,13 +75,14 @@ class Runner:
             self._build("step", batch)
             self._build("communication", None)
             self._open_communication()
-        self._build("step", batch)
+        sizes = self._build("step", batch)["bytes_by_device"]
+        self.ps_bytes = {device: size for device, size in sizes.items() if device.startswith("/job:ps/")}
         self._build("compute", batch)
         self._open(COMPUTE, "compute")
         return fit
 
-    def _build(self, graph: str, batch: int | None) -> None:
-        self._cluster.call(do="build", graph=graph, batch=batch, **self._model)
+    def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
+        return self._cluster.call(do="build", graph=graph, batch=batch, **self._model)
 
     def _open(self, session: str, graph: str, plain: bool = False) -> None:
         self._cluster.call(do="open", session=session, graph=graph, protocol=self._bounds_protocol, plain=plain)
@@ -121,13 +125,19 @@ class Runner:
         total = len(self._settings) + 1
         for number, setting in enumerate(self._settings):
             self._progress(f"warming up {setting.name}", number, total)
-            self._prepare(setting)
+            self._prepare(setting, self._warmup - 1)
         self._progress("warming up the bounds", total - 1, total)
         for session in self._bounds:
-            self._warm_up(session)
+            self._run(session, self._warmup - 1)
+        # The last one in turns, as the measured steps will be: what one session leaves behind is cold for the next.
+        for session in self._turns() if self._warmup else []:
+            self._run(session, 1)
         self._progress("warming up", total, total)
 
-    def _prepare(self, setting: Setting) -> None:
+    def _turns(self) -> list[str]:
+        return [setting.name for setting in self._settings] + self._bounds
+
+    def _prepare(self, setting: Setting, warmup: int) -> None:
         """Opens a setting's session, with a plan where it needs one, and warms it up."""
         options = dict(setting.options or {})
         plan = self._plan(setting) if setting.needs_plan else None
@@ -135,7 +145,8 @@ class Runner:
             if plan is not None:
                 options["plan"] = plan
             self._open_setting(setting.name, setting, options)
-            self._warm_up(setting.name)
+            # At least one: the pass reads the plan when the graph first runs.
+            self._run(setting.name, max(warmup, 1 if plan is not None else 0))
         finally:
             if plan is not None:
                 with contextlib.suppress(OSError):
@@ -150,17 +161,20 @@ class Runner:
             options=None if setting.options is None else options,
         )
 
-    def _warm_up(self, session: str) -> None:
-        if self._warmup:
-            fetch = _fetch(session)
-            self._cluster.call(do="run", session=session, fetch=fetch, count=self._warmup)
+    def _run(self, session: str, count: int) -> dict[str, Any]:
+        """The chief's answer to `count` consecutive steps of a session; nothing for less than one."""
+        if count < 1:
+            return {}
+        return self._cluster.call(do="run", session=session, fetch=_fetch(session), count=count)
 
     def _plan(self, setting: Setting) -> str:
         """Path of a plan made from steps traced under an ordering that needs no times."""
         assert setting.options is not None
         session = f"{setting.name} (traced)"
-        self._open_setting(session, setting, {**setting.options, "ordering": "tio"})
-        self._warm_up(session)
+        # With the barrier kept, if it is not: a traced step must hold its own updates.
+        kept = {"barrier": True} if setting.crosses_barrier else {}
+        self._open_setting(session, setting, {**setting.options, "ordering": "tio", **kept})
+        self._run(session, self._warmup)
         answer = self._cluster.call(
             do="plan",
             session=session,
@@ -170,14 +184,15 @@ class Runner:
         self._cluster.call(do="close", session=session)
         return str(answer["plan"])
 
-    def measure(self, rounds: int) -> Measurement:
-        """Runs rounds in which every setting and bound takes one step, in rotated order."""
+    def measure(self, rounds: int, block: int = 1) -> Measurement:
+        """Runs rounds in which every setting and bound takes one block of `block` steps, in rotated order."""
         names = [setting.name for setting in self._settings]
-        turns = names + self._bounds
+        turns = self._turns()
         result = Measurement(
             {name: [] for name in names},
             {name: [] for name in names},
             {name: [] for name in self._bounds},
+            block,
         )
         total = rounds * len(turns)
         for number in range(rounds):
@@ -185,13 +200,13 @@ class Runner:
             first = number % len(turns)
             for place, session in enumerate(turns[first:] + turns[:first]):
                 self._progress(f"measuring {session}", number * len(turns) + place, total)
-                answer = self._cluster.call(do="run", session=session, fetch=_fetch(session), count=1)
-                step_s = answer["steps_s"][0]
+                answer = self._run(session, block)
+                step_s = answer["block_s"] / block
                 if session in result.bounds_s:
                     result.bounds_s[session].append(step_s)
                     continue
                 result.steps_s[session].append(step_s)
-                result.finishes_s[session].append(answer["finishes_s"][0])
+                result.finishes_s[session].extend(answer["finishes_s"])
         self._progress("measuring", total, total)
         return result
 
@@ -200,7 +215,7 @@ class Runner:
         (setting,) = self._settings
         self._progress(f"warming up {setting.name}", 0, 2)
         self._build("step", batch)
-        self._prepare(setting)
+        self._prepare(setting, self._warmup)
         self._progress(f"tracing {setting.name}", 1, 2)
         self._cluster.call(do="trace", session=setting.name, steps=steps, path=path)
 

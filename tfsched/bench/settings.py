@@ -30,6 +30,16 @@ class Setting:
     options: dict[str, Any] | None = None
     needs_plan: bool = False
 
+    @property
+    def crosses_barrier(self) -> bool:
+        """Whether a step returns before its updates are applied, so that a step's own time says little."""
+        return crosses_barrier(self.options)
+
+
+def crosses_barrier(options: dict[str, Any] | None) -> bool:
+    """The same, of `tfsched.Options`' arguments."""
+    return options is not None and options.get("barrier") is False
+
 
 SETTINGS: dict[str, Setting] = {}
 
@@ -45,7 +55,8 @@ def register_setting(setting: Setting) -> Setting:
 def find_settings(names: Sequence[str]) -> list[Setting]:
     """The settings of that name, in that order and once each.
 
-    A name may be followed by options that differ from the preset's: "tio:credit_bytes=1000000:policy=fifo".
+    A name may be followed by options that differ from the preset's: "tio:credit_bytes=1000000:policy=fifo",
+    "bytescheduler:barrier=false".
     """
     if not names:
         raise BenchError(f"no setting given: choose from {', '.join(SETTINGS)}")
@@ -57,19 +68,37 @@ def _find(name: str) -> Setting:
     if preset not in SETTINGS:
         raise BenchError(f"setting {preset!r} is unknown: choose from {', '.join(SETTINGS)}")
     setting = SETTINGS[preset]
-    if not changes:
-        return setting
     if setting.options is None:
+        if not changes:
+            return setting
         raise BenchError(f"setting {name!r} changes options of {preset!r}, which has none: drop {':'.join(changes)!r}")
     options = dict(setting.options)
     for change in changes:
         option, _, text = change.partition("=")
-        options[option] = int(text) if text.lstrip("-").isdigit() else text
+        options[option] = _value(name, option, text)
     try:
         Options.from_parameters(options)
     except TfschedError as error:
         raise BenchError(f"setting {name!r}: {error}") from None
+    if not changes:
+        return setting
     return dataclasses.replace(setting, name=name, options=options)
+
+
+def _value(name: str, option: str, text: str) -> bool | int | str:
+    """The option's value in the type that `tfsched.Options` wants; what it does not know stays text."""
+    kind = type(dataclasses.asdict(Options()).get(option, ""))
+    if kind is bool:
+        known = {"true": True, "1": True, "false": False, "0": False}
+        if text.lower() not in known:
+            raise BenchError(f"setting {name!r}: {option} is {text!r}, give true or false")
+        return known[text.lower()]
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise BenchError(f"setting {name!r}: {option} is {text!r}, give a whole number") from None
+    return text
 
 
 def for_emulated_link(setting: Setting) -> Setting:
@@ -80,6 +109,26 @@ def for_emulated_link(setting: Setting) -> Setting:
     return dataclasses.replace(setting, protocol=TFSCHED)
 
 
+# P3 (Jayarajan et al., MLSys 2019), section 5.2: slices of 50,000 parameters, sent one at a time.
+P3_PARTITION_BYTES = 50_000 * 4
+
+# ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy. To be chosen with
+# benchmarks/credit_sweep.py.
+BYTESCHEDULER_PARTITION_BYTES = 1_000_000
+BYTESCHEDULER_CREDIT_BYTES = 4_000_000
+
+_BYTESCHEDULER = {
+    "ordering": "tio",
+    "policy": "bytescheduler",
+    "partition_bytes": BYTESCHEDULER_PARTITION_BYTES,
+    "credit_bytes": BYTESCHEDULER_CREDIT_BYTES,
+}
+
 register_setting(Setting("vanilla", STOCK))
 register_setting(Setting("tio", TFSCHED, {"ordering": "tio", "policy": "tictac"}))
 register_setting(Setting("tao", TFSCHED, {"ordering": "tao", "policy": "tictac"}, needs_plan=True))
+# Whole transfers in TIO's order; what "tio" is, under the name of the system that it stands for beside the next ones.
+register_setting(Setting("tictac", TFSCHED, {"ordering": "tio", "policy": "tictac"}))
+register_setting(Setting("p3", TFSCHED, {"ordering": "tio", "policy": "p3", "partition_bytes": P3_PARTITION_BYTES}))
+register_setting(Setting("bytescheduler", TFSCHED, _BYTESCHEDULER))
+register_setting(Setting("bytescheduler+barrier-crossing", TFSCHED, {**_BYTESCHEDULER, "barrier": False}))

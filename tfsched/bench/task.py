@@ -1,7 +1,7 @@
 """One task of the bench's cluster: hosts its servers and, as the chief, runs steps on request.
 
 Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON object with `clusters`
-(protocol -> cluster), `job`, `task`, `intra_op_threads` and `inter_op_threads`. Talks JSON lines:
+(protocol -> cluster), `job`, `task`, `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines:
 one answer on stdout for every request on stdin. Ends with its parent.
 """
 
@@ -59,6 +59,7 @@ def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
                 {protocol: server.target for protocol, server in servers.items()},
                 ps=len(spec["clusters"][next(iter(servers))]["ps"]),
                 workers=len(spec["clusters"][next(iter(servers))]["worker"]),
+                timeout_s=spec["timeout_s"],
             )
     except Exception as error:  # the parent has to hear of any failure
         traceback.print_exc()

@@ -25,10 +25,11 @@ def define(flags: CommandFlags) -> None:
     )
     flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
     flags.strings(
-        "settings", "vanilla,tio,tao", "presets to compare, interleaved; with options as in tio:credit_bytes=1000000"
+        "settings", "vanilla,tio,tao", "presets to compare, interleaved; with options as in tio:credit_bytes=300000:seed=2"
     )
     flags.string("batch", "auto", "samples a worker and step; auto: computing takes 0.95 of communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
+    flags.string("block", "auto", "steps timed together, with the last one's updates; auto: 5 in phase train, else 1")
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
     flags.string("json", "", "write the result to this file")
     flags.string("plot", "", "draw the result into this PNG")
