@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
 #include "cc/transport/runtime.h"
 #include "tensorflow/core/common_runtime/device_set.h"
@@ -107,6 +108,8 @@ void tfsched_read(int what, tfsched_take_fn take, void* context) {
   const std::string json = what == 0 ? tfsched::StatsJson() : tfsched::TraceJson();
   take(json.data(), json.size(), context);
 }
+
+int64_t tfsched_drain(int64_t timeout_ms) { return tfsched::ProcessCalls().WaitIdle(timeout_ms * 1000); }
 
 void tfsched_clear_trace() { tfsched::ProcessDispatcher().scheduler().ClearTrace(); }
 }

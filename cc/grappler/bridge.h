@@ -3,6 +3,7 @@
 #define TFSCHED_CC_GRAPPLER_BRIDGE_H_
 
 #include <cstddef>
+#include <cstdint>
 
 extern "C" {
 
@@ -18,6 +19,9 @@ void tfsched_put(void* sink, const char* data, size_t size);
 typedef void (*tfsched_take_fn)(const char* json, size_t size, void* context);
 void tfsched_read(int what, tfsched_take_fn take, void* context);
 void tfsched_clear_trace();
+
+// Blocks until this process has no background update running, for at most `timeout_ms`; returns how many still run.
+int64_t tfsched_drain(int64_t timeout_ms);
 }
 
 #endif  // TFSCHED_CC_GRAPPLER_BRIDGE_H_

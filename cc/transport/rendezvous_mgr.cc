@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cc/transport/barrier.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/tagged_buffer.h"
 #include "tensorflow/core/framework/device_base.h"
@@ -141,6 +142,7 @@ void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::
 
 void SchedulingRendezvousMgr::Cleanup(int64_t step_id) {
   ProcessDispatcher().EndStep(step_id);
+  EndBackgroundStep(step_id);
   RpcRendezvousMgr::Cleanup(step_id);
 }
 

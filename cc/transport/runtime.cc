@@ -1,20 +1,19 @@
 // The process-wide dispatcher and its JSON.
 #include "cc/transport/runtime.h"
 
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "cc/transport/barrier.h"
+#include "cc/transport/servers.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/logging.h"
 
 namespace tfsched {
 namespace {
-
-std::atomic<int> servers{0};
 
 // The variable's value, or `fallback` where it is unset or no number.
 double EnvNumber(const char* name, double fallback) {
@@ -77,12 +76,10 @@ Dispatcher& ProcessDispatcher() {
   return *dispatcher;
 }
 
-void CountServer() { ++servers; }
-
 std::string StatsJson() {
   const Counters counters = ProcessDispatcher().scheduler().counters();
   std::string json = "{";
-  AppendField("servers", servers.load(), &json);
+  AppendField("servers", CountServers(), &json);
   AppendField("tasks", counters.tasks, &json);
   AppendField("bytes", counters.bytes, &json);
   AppendField("bypassed_tasks", counters.bypassed_tasks, &json);
@@ -96,6 +93,16 @@ std::string StatsJson() {
   AppendField("dropped", counters.dropped, &json);
   AppendField("groups", counters.groups, &json);
   AppendField("emulated", ProcessDispatcher().emulated() ? 1 : 0, &json);
+  const BarrierCounters barrier = ReadBarrierCounters();
+  AppendField("background_calls", barrier.calls.begun, &json);
+  AppendField("background_done", barrier.calls.done, &json);
+  AppendField("background_failed", barrier.calls.failed, &json);
+  AppendField("background_outstanding", barrier.calls.outstanding, &json);
+  AppendField("waits", barrier.expectations.waits, &json);
+  AppendField("waits_blocked", barrier.expectations.waits_blocked, &json);
+  AppendField("wait_us_total", barrier.wait_us_total, &json);
+  AppendField("mailboxes", barrier.mailbox.boxes, &json);
+  AppendField("expectations", barrier.expectations.tickets, &json);
   json.push_back('}');
   return json;
 }

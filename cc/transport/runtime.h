@@ -12,10 +12,7 @@ namespace tfsched {
 // environment: TFSCHED_GRACE_US, TFSCHED_TRACE_CAPACITY, TFSCHED_EMULATED_BPS (see docs/configuration.md).
 Dispatcher& ProcessDispatcher();
 
-// How many servers with the scheduler in their send path this process has.
-void CountServer();
-
-// {"tasks": 1, ...}; keys as in Counters, and what the process runs with.
+// {"tasks": 1, ...}; keys as in Counters, what the process runs with, and what crosses the barrier (barrier.h).
 std::string StatsJson();
 
 // [{"name": .., "from": .., "to": .., "step_id": .., "bytes": .., "rank": .., "requested_us": .., ...}, ...], oldest first.

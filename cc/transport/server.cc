@@ -4,7 +4,7 @@
 
 #include "cc/transport/capability.h"
 #include "cc/transport/rendezvous_mgr.h"
-#include "cc/transport/runtime.h"
+#include "cc/transport/servers.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_server_lib.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_worker_service.h"
 #include "tensorflow/core/distributed_runtime/server_lib.h"
@@ -42,8 +42,12 @@ class Server : public tensorflow::GrpcServer {
     options.worker_func = [](tensorflow::WorkerEnv* env, const tensorflow::ConfigProto& config) {
       return std::unique_ptr<tensorflow::GrpcWorker>(new Worker(env, config));
     };
-    return GrpcServer::Init(options);
+    const absl::Status status = GrpcServer::Init(options);
+    if (status.ok()) AddServer(worker_env());
+    return status;
   }
+
+  ~Server() override { RemoveServer(worker_env()); }
 };
 
 class ServerFactory : public tensorflow::ServerFactory {
@@ -55,7 +59,6 @@ class ServerFactory : public tensorflow::ServerFactory {
     auto server = std::make_unique<Server>(def);
     absl::Status status = server->Init();
     if (!status.ok()) return status;
-    CountServer();
     *out = std::move(server);
     return status;
   }

@@ -87,4 +87,6 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.tfsched_read.restype = None
     library.tfsched_clear_trace.argtypes = []
     library.tfsched_clear_trace.restype = None
+    library.tfsched_drain.argtypes = [ctypes.c_int64]
+    library.tfsched_drain.restype = ctypes.c_int64
     return library

@@ -1,0 +1,156 @@
+// The ops that cross the barrier between steps (docs/barrier.md). tfsched's pass writes them into training graphs.
+#include "tensorflow/core/common_runtime/input_colocation_exemption_registry.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tfsched {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// Input `index` is a token.
+absl::Status CheckToken(InferenceContext* context, int index) {
+  ShapeHandle unused;
+  return context->WithRank(context->input(index), 0, &unused);
+}
+
+absl::Status TokenIn(InferenceContext* context) { return CheckToken(context, 0); }
+
+absl::Status TokenInAndOut(InferenceContext* context) {
+  context->set_output(0, context->Scalar());
+  return CheckToken(context, 0);
+}
+
+absl::Status PutShape(InferenceContext* context) { return CheckToken(context, 1); }
+
+absl::Status TakeShape(InferenceContext* context) {
+  tensorflow::PartialTensorShape shape;
+  absl::Status status = context->GetAttr("shape", &shape);
+  if (!status.ok()) return status;
+  ShapeHandle output;
+  status = context->MakeShapeFromPartialTensorShape(shape, &output);
+  if (!status.ok()) return status;
+  context->set_output(0, output);
+  return CheckToken(context, 0);
+}
+
+}  // namespace
+}  // namespace tfsched
+
+REGISTER_OP("TfschedBackgroundCall")
+    .Attr("client: string")
+    .Attr("f: func")
+    .Output("token: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Launches `f(token)` over the cluster and returns at once; f goes on after the step's end.
+
+Waits until the client's previous call is done, and fails with its error if it failed. If the step fails before it passes
+TfschedJoin, f is cancelled.
+
+client: who trains. One call of a client is outstanding at a time.
+f: a function of one int64 scalar. Its nodes name the tasks on which they run.
+token: one execution of f, greater than 0.
+)doc");
+
+REGISTER_OP("TfschedOpen")
+    .Input("token: int64")
+    .Attr("client: string")
+    .Attr("slots: int >= 0")
+    .Output("opened: int64")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::TokenInAndOut)
+    .Doc(R"doc(
+Opens the mailbox of `token` on this task. When the step ends here, in whatever way, what it has not put will never come.
+
+slots: how many keys are put here.
+opened: the token, once the box is open.
+)doc");
+
+REGISTER_OP("TfschedPut")
+    .Input("x: T")
+    .Input("token: int64")
+    .Attr("T: type")
+    .Attr("key: string")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::PutShape)
+    .Doc(R"doc(
+Puts a tensor into the mailbox; never waits. If f has failed, fails with its error where that is known.
+)doc");
+
+REGISTER_OP("TfschedTake")
+    .Input("token: int64")
+    .Attr("T: type")
+    .Attr("key: string")
+    .Attr("shape: shape = { unknown_rank: true }")
+    .Output("x: T")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::TakeShape)
+    .Doc(R"doc(
+Takes a tensor out of the mailbox, waiting for its TfschedPut on the same task.
+)doc");
+
+REGISTER_OP("TfschedExpect")
+    .Input("token: int64")
+    .Attr("client: string")
+    .Attr("keys: list(string)")
+    .Output("expected: int64")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::TokenInAndOut)
+    .Doc(R"doc(
+From now on these keys have an update outstanding, until its TfschedNotify or the end of f on this device, in whatever way.
+)doc");
+
+REGISTER_OP("TfschedNotify")
+    .Input("token: int64")
+    .Attr("client: string")
+    .Attr("key: string")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::TokenIn)
+    .Doc(R"doc(
+The update of `key` is applied.
+)doc");
+
+REGISTER_OP("TfschedAck")
+    .Input("token: int64")
+    .Input("expected: N * int64")
+    .Attr("N: int >= 0")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::TokenIn)
+    .Doc(R"doc(
+Every parameter server has its expectations.
+)doc");
+
+REGISTER_OP("TfschedJoin").Input("token: int64").SetIsStateful().SetShapeFn(tfsched::TokenIn).Doc(R"doc(
+Waits for the TfschedAck, or fails with the error of f. From here on f outlives the step.
+)doc");
+
+REGISTER_OP("TfschedWait")
+    .Attr("client: string")
+    .Attr("key: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Waits until no update of `key` is outstanding that was expected when it began. Fails only if its step is cancelled.
+)doc");
+
+REGISTER_OP("TfschedDrain")
+    .Attr("client: string")
+    .Attr("timeout_ms: int >= 0 = 0")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Waits until nothing of the client is outstanding in this task; fails with the error of a call that failed.
+
+timeout_ms: fails with DeadlineExceeded after this time; 0: waits as long as its step.
+)doc");
+
+namespace tensorflow {
+
+// Tokens are no reason to sit on one device.
+REGISTER_INPUT_COLOCATION_EXEMPTION("TfschedBackgroundCall");
+
+}  // namespace tensorflow

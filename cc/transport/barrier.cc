@@ -1,0 +1,51 @@
+// The process-wide state behind the barrier's ops.
+#include "cc/transport/barrier.h"
+
+#include <atomic>
+#include <random>
+
+namespace tfsched {
+namespace {
+
+std::atomic<int64_t> wait_us_total{0};
+
+uint64_t Seed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) ^ device();
+}
+
+}  // namespace
+
+Mailbox& ProcessMailbox() {
+  static auto* mailbox = new Mailbox;
+  return *mailbox;
+}
+
+Expectations& ProcessExpectations() {
+  static auto* expectations = new Expectations;
+  return *expectations;
+}
+
+Calls& ProcessCalls() {
+  static auto* calls = new Calls(Seed());
+  return *calls;
+}
+
+Alarm& ProcessAlarm() {
+  static auto* alarm = new Alarm;
+  return *alarm;
+}
+
+void EndBackgroundStep(int64_t step_id) {
+  if (step_id >= 0) return;
+  ProcessMailbox().EndCall(-step_id);
+  ProcessExpectations().EndToken(-step_id);
+}
+
+void CountWait(int64_t waited_us) { wait_us_total += waited_us; }
+
+BarrierCounters ReadBarrierCounters() {
+  return {ProcessCalls().counters(), ProcessExpectations().counters(), ProcessMailbox().counters(), wait_us_total.load()};
+}
+
+}  // namespace tfsched

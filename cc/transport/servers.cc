@@ -1,0 +1,66 @@
+// The list of this process's servers.
+#include "cc/transport/servers.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/framework/device.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace tfsched {
+namespace {
+
+std::mutex mu;
+
+std::vector<tensorflow::WorkerEnv*>& Servers() {
+  static auto* servers = new std::vector<tensorflow::WorkerEnv*>;
+  return *servers;
+}
+
+}  // namespace
+
+void AddServer(tensorflow::WorkerEnv* env) {
+  std::lock_guard<std::mutex> lock(mu);
+  Servers().push_back(env);
+}
+
+void RemoveServer(tensorflow::WorkerEnv* env) {
+  std::lock_guard<std::mutex> lock(mu);
+  auto& servers = Servers();
+  servers.erase(std::remove(servers.begin(), servers.end(), env), servers.end());
+}
+
+int CountServers() {
+  std::lock_guard<std::mutex> lock(mu);
+  return static_cast<int>(Servers().size());
+}
+
+absl::Status FindServer(const tensorflow::DeviceBase& device, tensorflow::WorkerEnv** env) {
+  const auto* own = dynamic_cast<const tensorflow::Device*>(&device);
+  if (own == nullptr) return tensorflow::errors::Internal("tfsched: the device ", device.name(), " is of no known kind.");
+  std::lock_guard<std::mutex> lock(mu);
+  if (Servers().empty()) {
+    return tensorflow::errors::FailedPrecondition(
+        "tfsched: the process of ", own->name(), " has no tfsched server; start tfsched.Server there, or use barrier=True.");
+  }
+  for (tensorflow::WorkerEnv* server : Servers()) {
+    for (tensorflow::Device* candidate : server->device_mgr->ListDevices()) {
+      // A session that shares its variables borrows the server's devices or wraps them; the resources are the same.
+      if (const_cast<tensorflow::Device*>(own)->resource_manager() != candidate->resource_manager()) continue;
+      if (own->name() != candidate->name()) {
+        return tensorflow::errors::FailedPrecondition("tfsched: the session calls the device ", candidate->name(), " ",
+                                                      own->name(), "; give it the servers' cluster, or use barrier=True.");
+      }
+      *env = server;
+      return absl::OkStatus();
+    }
+  }
+  return tensorflow::errors::FailedPrecondition(
+      "tfsched: the session on ", own->name(),
+      " has variables of its own (isolate_session_state), which background updates cannot reach; "
+      "set isolate_session_state=False, or use barrier=True.");
+}
+
+}  // namespace tfsched

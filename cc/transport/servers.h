@@ -1,0 +1,25 @@
+// The servers of this process: what a kernel needs of them to run functions on the cluster.
+#ifndef TFSCHED_CC_TRANSPORT_SERVERS_H_
+#define TFSCHED_CC_TRANSPORT_SERVERS_H_
+
+#include <string>
+
+#include "tensorflow/core/distributed_runtime/worker_env.h"
+#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/platform/status.h"
+
+namespace tfsched {
+
+// A server with the scheduler in its send path has started, or goes.
+void AddServer(tensorflow::WorkerEnv* env);
+void RemoveServer(tensorflow::WorkerEnv* env);
+
+int CountServers();
+
+// The server whose variables a kernel on `device` sees. Several servers may live in one process. Fails, with a sentence for
+// the user, if there is none: no server of ours, or a session that has its variables for itself.
+absl::Status FindServer(const tensorflow::DeviceBase& device, tensorflow::WorkerEnv** env);
+
+}  // namespace tfsched
+
+#endif  // TFSCHED_CC_TRANSPORT_SERVERS_H_
