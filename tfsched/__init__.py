@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfsched import ordering as ordering
     from tfsched.grappler.bridge import install as load
     from tfsched.grappler.config import session_config as session_config
+    from tfsched.ops.configure import configure as configure
     from tfsched.ops.control import stats as stats
     from tfsched.ops.control import transfers as transfers
     from tfsched.options import Options as Options
@@ -32,6 +33,7 @@ _API = {
     "session_config": "tfsched.grappler.config",
     "trace_steps": "tfsched.tracing",
     "StepTrace": "tfsched.tracing",
+    "configure": "tfsched.ops.configure",
     "stats": "tfsched.ops.control",
     "transfers": "tfsched.ops.control",
     "load": "tfsched.grappler.bridge",
@@ -45,6 +47,7 @@ __all__ = [
     "StepTrace",
     "TfschedError",
     "__version__",
+    "configure",
     "load",
     "ordering",
     "session_config",

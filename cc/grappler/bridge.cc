@@ -105,11 +105,15 @@ void tfsched_set_pass(tfsched_pass_fn pass) { tfsched::python_pass.store(pass); 
 void tfsched_put(void* sink, const char* data, size_t size) { static_cast<std::string*>(sink)->assign(data, size); }
 
 void tfsched_read(int what, tfsched_take_fn take, void* context) {
-  const std::string json = what == 0 ? tfsched::StatsJson() : tfsched::TraceJson();
+  const std::string json = what == 0 ? tfsched::StatsJson() : what == 1 ? tfsched::TraceJson() : tfsched::PoliciesJson();
   take(json.data(), json.size(), context);
 }
 
 int64_t tfsched_drain(int64_t timeout_ms) { return tfsched::ProcessCalls().WaitIdle(timeout_ms * 1000); }
 
 void tfsched_clear_trace() { tfsched::ProcessDispatcher().scheduler().ClearTrace(); }
+
+int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps) {
+  return tfsched::Configure(policy, credit_bytes, rate_bps) ? 1 : 0;
+}
 }

@@ -15,13 +15,15 @@ typedef int (*tfsched_pass_fn)(const char* request, size_t size, void* sink);
 void tfsched_set_pass(tfsched_pass_fn pass);
 void tfsched_put(void* sink, const char* data, size_t size);
 
-// Hands this process's counters (what = 0) or transfer trace (what = 1) to `take` as JSON.
+// Hands this process's counters (what = 0), its transfer trace (1) or its policies' names (2) to `take` as JSON.
 typedef void (*tfsched_take_fn)(const char* json, size_t size, void* context);
 void tfsched_read(int what, tfsched_take_fn take, void* context);
 void tfsched_clear_trace();
 
 // Blocks until this process has no background update running, for at most `timeout_ms`; returns how many still run.
 int64_t tfsched_drain(int64_t timeout_ms);
+// Changes this process's scheduler as the op TfschedConfigure does; 0, and nothing is changed, if the policy is unknown.
+int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps);
 }
 
 #endif  // TFSCHED_CC_GRAPPLER_BRIDGE_H_

@@ -1,4 +1,4 @@
-// The control ops: read a task's scheduler from anywhere in the cluster, by placing the op on that task.
+// The control ops: read and change a task's scheduler from anywhere in the cluster, by placing the op on that task.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 
@@ -19,4 +19,20 @@ REGISTER_OP("TfschedTrace")
 The last transfers of the process that runs this op, as a JSON list, oldest first.
 
 clear: forget them after reading.
+)doc");
+
+REGISTER_OP("TfschedConfigure")
+    .Attr("policy: string = ''")
+    .Attr("credit_bytes: int >= -2 = -2")
+    .Attr("rate_bps: int >= -1 = -1")
+    .Output("json: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Changes the scheduler of the process that runs this op, for all ordered transfers from the next one on.
+
+policy: instead of the policy of the transfers' tags; "graph" is the tags' own, "" leaves it as it is.
+credit_bytes: instead of the credit of the tags; -1 is the tags' own, -2 leaves it as it is.
+rate_bps: what the process hands over to one receiver, in bits per second; 0 is no cap, -1 leaves it as it is.
+json: the counters after the change, as TfschedStats gives them.
 )doc");

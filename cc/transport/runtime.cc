@@ -103,7 +103,29 @@ std::string StatsJson() {
   AppendField("wait_us_total", barrier.wait_us_total, &json);
   AppendField("mailboxes", barrier.mailbox.boxes, &json);
   AppendField("expectations", barrier.expectations.tickets, &json);
+  const Overrides overrides = ProcessDispatcher().scheduler().overrides();
+  AppendField("policy", overrides.policy, &json);
+  AppendField("credit_bytes", overrides.credit_bytes, &json);
+  AppendField("rate_bps", overrides.rate_bps, &json);
   json.push_back('}');
+  return json;
+}
+
+bool Configure(const std::string& policy, int64_t credit_bytes, int64_t rate_bps) {
+  OverridesChange change;
+  if (!policy.empty()) change.policy = policy;
+  if (credit_bytes >= kGraphCredit) change.credit_bytes = credit_bytes;
+  if (rate_bps >= 0) change.rate_bps = rate_bps;
+  return ProcessDispatcher().Configure(change);
+}
+
+std::string PoliciesJson() {
+  std::string json = "[";
+  for (const std::string& name : PolicyNames()) {
+    if (json.size() > 1) json.push_back(',');
+    AppendString(name, &json);
+  }
+  json.push_back(']');
   return json;
 }
 

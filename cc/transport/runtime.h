@@ -2,6 +2,7 @@
 #ifndef TFSCHED_CC_TRANSPORT_RUNTIME_H_
 #define TFSCHED_CC_TRANSPORT_RUNTIME_H_
 
+#include <cstdint>
 #include <string>
 
 #include "cc/core/dispatcher.h"
@@ -14,6 +15,13 @@ Dispatcher& ProcessDispatcher();
 
 // {"tasks": 1, ...}; keys as in Counters, what the process runs with, and what crosses the barrier (barrier.h).
 std::string StatsJson();
+
+// Changes the process's scheduler. What is "", -2 (bytes) and -1 (rate) stays as it is; kGraphPolicy and kGraphCredit go
+// back to the tags. False, and nothing is changed, if no policy has that name.
+bool Configure(const std::string& policy, int64_t credit_bytes, int64_t rate_bps);
+
+// ["fifo", ...], the policies of this library.
+std::string PoliciesJson();
 
 // [{"name": .., "from": .., "to": .., "step_id": .., "bytes": .., "rank": .., "requested_us": .., ...}, ...], oldest first.
 std::string TraceJson();

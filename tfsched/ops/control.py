@@ -13,7 +13,7 @@ _STATS, _TRACE = 0, 1
 _READ_TIMEOUT_MS = 30_000
 
 
-def stats(session: Any = None, task: str | None = None) -> dict[str, int]:
+def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
     """The scheduler's counters.
 
     Args:
@@ -23,8 +23,10 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, int]:
     Returns:
       ``tasks`` and ``bytes`` (ordered transfers handed to gRPC), ``bypassed_tasks`` and ``bypassed_bytes`` (untagged ones),
       ``queue_depth``, ``max_queue_depth``, ``on_wire_bytes``, ``reorderings`` (tasks that overtook an earlier one), ``late``
-      (tasks that came after a higher rank), ``step_asides`` (missing ranks given up), ``dropped`` (queued when their step
-      ended), ``groups`` ((step, receiver) pairs with state), ``servers``, ``emulated``.
+      (tasks that came after a higher rank, under policies that wait), ``step_asides`` (missing ranks given up), ``dropped``
+      (queued when their step ended), ``groups`` ((step, receiver) pairs with state), ``servers``, ``emulated``; and what
+      :func:`tfsched.configure` has set: ``policy`` ("graph": each graph's own), ``credit_bytes`` (-1: each graph's own),
+      ``rate_bps`` (0: no cap).
 
     Raises:
       TfschedError: session without task or the reverse, or a task that the cluster does not have or that has no tfsched.
@@ -69,7 +71,7 @@ def _read_local(what: int, clear: bool) -> str:
     return texts[0].decode()
 
 
-def _target(session: Any) -> str:
+def target_of(session: Any) -> str:
     """The master behind ``session``: a Session, a MonitoredSession, or the target itself."""
     if isinstance(session, str):
         return session
@@ -89,7 +91,7 @@ def _read_remote(what: int, session: Any, task: str, clear: bool) -> str:
             answer = ops.tfsched_trace(clear=clear, name="tfsched/trace")
     config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=_READ_TIMEOUT_MS)
     try:
-        with tf.compat.v1.Session(_target(session), graph=graph, config=config) as control:
+        with tf.compat.v1.Session(target_of(session), graph=graph, config=config) as control:
             return str(control.run(answer).decode())
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DeadlineExceededError) as error:
         raise TfschedError(

@@ -1,0 +1,152 @@
+"""Changing running schedulers: it reaches the cluster, its effect is on the wire, and no value changes."""
+
+import itertools
+
+import pytest
+
+from .cluster import STOCK, Cluster, TaskError
+from .test_order_on_wire import PATIENT, PS, by_step, most_at_once
+
+pytestmark = pytest.mark.timeout(240)
+
+PS0, WORKER0, WORKER1 = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
+OVERRIDES = ("policy", "credit_bytes", "rate_bps")
+
+
+def overrides(stats):
+    return [stats[name] for name in OVERRIDES]
+
+
+def test_changes_while_steps_run_change_no_value():
+    steps = 150
+    with Cluster() as cluster:
+        cluster.call("worker0", "common.open_session", options={})
+        unchanged = cluster.call("worker0", "common.run", count=steps)
+        assert len(set(unchanged)) == steps  # it really trains
+
+        cluster.call("worker0", "common.open_session", options={})
+        before = cluster.wait_idle("ps0")
+        running = cluster.submit("worker0", "common.run", count=steps)
+        changes = itertools.cycle(
+            [
+                {"policy": "bytescheduler", "credit_bytes": 600_000},
+                {"policy": "p3"},
+                {"credit_bytes": 1, "policy": "tictac", "rate_bps": 2e9},
+                {"policy": "fifo"},
+                {"policy": "bytescheduler", "credit_bytes": 0, "rate_bps": 0},
+                {"policy": "graph", "credit_bytes": -1},
+            ]
+        )
+        done = 0
+        while not running.done():
+            reached, skipped = cluster.call("worker0", "configure.change", session="main", **next(changes))
+            assert (reached, skipped) == ([PS0, WORKER0], {})
+            done += not running.done()
+        assert running.result() == unchanged
+        assert done >= 6  # each change at least once while steps ran
+        stats = cluster.wait_idle("ps0")
+        assert stats["dropped"] == 0
+        assert stats["tasks"] - before["tasks"] == steps * 8
+
+
+def test_each_change_shows_on_the_wire_and_in_the_stats():
+    # 1 MB each, 10 ms each.
+    environment = {"ps0": {**PATIENT["ps0"], "TFSCHED_EMULATED_BPS": "800e6"}}
+    with Cluster(environment=environment) as cluster:
+        cluster.call("worker0", "common.open_session", options={"credit_bytes": 1}, layers=10, width=512)
+        seen = set()
+
+        def steps_after(**values):
+            """The ordered transfers of the steps that ran after the change."""
+            if values:
+                cluster.call("worker0", "configure.change", session="main", **values)
+            cluster.call("worker0", "common.run", fetch="loss", count=6)
+            stats = cluster.wait_idle("ps0")
+            assert stats == cluster.call("worker0", "order.remote_stats", name="main", of=PS)
+            steps = by_step(cluster.call("ps0", "common.transfers"))
+            new = [steps[step] for step in steps if step not in seen]
+            seen.update(steps)
+            assert [len(step) for step in new] == [10] * 6
+            return new, overrides(stats)
+
+        def ordered(steps):
+            return all([transfer["rank"] for transfer in step] == list(range(10)) for step in steps)
+
+        steps_after()  # the initialiser's transfers, too
+        steps, shown = steps_after()
+        assert shown == ["graph", -1, 0]
+        assert ordered(steps) and all(most_at_once(step) == 0 for step in steps)
+
+        steps, shown = steps_after(credit_bytes=3_500_000)
+        assert shown == ["graph", 3_500_000, 0]
+        assert ordered(steps) and max(most_at_once(step) for step in steps) > 3_000_000  # tictac: one more than fits
+
+        steps, shown = steps_after(policy="bytescheduler")
+        assert shown == ["bytescheduler", 3_500_000, 0]
+        assert max(most_at_once(step) for step in steps) == 2 * 512 * 512 * 4  # and a third that starts: 3.1 MB
+
+        steps, shown = steps_after(policy="p3")
+        assert shown == ["p3", 3_500_000, 0]
+        assert all(most_at_once(step) == 0 for step in steps)
+
+        steps, shown = steps_after(policy="fifo")
+        assert shown == ["fifo", 3_500_000, 0]
+        assert not ordered(steps) and max(most_at_once(step) for step in steps) > 3_500_000
+
+        steps, shown = steps_after(policy="graph", credit_bytes=-1)
+        assert shown == ["graph", -1, 0]
+        assert ordered(steps) and all(most_at_once(step) == 0 for step in steps)
+
+
+def test_rate_caps_what_a_receiver_is_sent():
+    rate_bps = 160_000_000
+    with Cluster(environment=PATIENT) as cluster:
+        cluster.call("worker0", "common.open_session", options={"policy": "bytescheduler", "credit_bytes": 0})
+
+        def fastest():
+            """Per step, the bits per second at which transfers left, but for the burst that an idle link may send."""
+            known = {transfer["step_id"] for transfer in cluster.call("ps0", "common.transfers")}
+            cluster.call("worker0", "common.run", fetch="loss", count=5)
+            cluster.wait_idle("ps0")
+            steps = by_step(cluster.call("ps0", "common.transfers"))
+            rates = []
+            for number in steps.keys() - known:
+                step = steps[number]
+                bits = sum(transfer["bytes"] * 8 for transfer in step[:-1])
+                rates.append(bits / (step[-1]["started_us"] - step[0]["started_us"] + 2000) * 1e6)
+            assert len(rates) == 5
+            return max(rates)
+
+        cluster.call("worker0", "configure.change", session="main", rate_bps=rate_bps)
+        assert cluster.stats("ps0")["rate_bps"] == rate_bps
+        assert fastest() <= rate_bps * 1.001
+        cluster.call("worker0", "configure.change", session="main", rate_bps=0)
+        assert fastest() > rate_bps * 1.5
+
+
+def test_tasks_without_tfsched_are_skipped_and_named():
+    with Cluster(workers=2, protocols={"worker1": STOCK}) as cluster:
+        reached, skipped = cluster.call("worker0", "configure.change", target=cluster.target("worker0"), credit_bytes=5)
+        assert reached == [PS0, WORKER0]
+        assert list(skipped) == [WORKER1] and "does not import tfsched" in skipped[WORKER1]
+        assert cluster.stats("ps0")["credit_bytes"] == cluster.stats("worker0")["credit_bytes"] == 5
+
+        # One task alone, though another is gone: its session must not wait for it.
+        cluster.kill("worker1")
+        arguments = {"target": cluster.target("worker0"), "on": PS}
+        assert cluster.call("worker0", "configure.change", credit_bytes=6, **arguments) == [[PS], {}]
+        assert [cluster.stats(name)["credit_bytes"] for name in ("ps0", "worker0")] == [6, 5]
+
+        assert cluster.call("ps0", "configure.change", policy="p3") == [["this process"], {}]
+        assert overrides(cluster.stats("ps0")) == ["p3", 6, 0]
+        with pytest.raises(TaskError, match=r"No task was configured .*/job:ps/task:7.*name a running cluster") as error:
+            cluster.call("worker0", "configure.change", target=cluster.target("worker0"), on="/job:ps/task:7", policy="p3")
+        assert error.value.kind == "TfschedError"
+
+
+def test_a_session_that_sees_part_of_the_cluster_changes_that_part():
+    with Cluster(workers=2) as cluster:
+        filters = ["/job:ps", "/job:worker/task:0"]
+        cluster.call("worker0", "common.open_session", options={}, filters=filters)
+        cluster.kill("worker1")
+        assert cluster.call("worker0", "configure.change", session="main", policy="p3") == [[PS0, WORKER0], {}]

@@ -1,0 +1,167 @@
+"""Changes running schedulers, of this process or of every task of a cluster, without touching a graph."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import math
+import numbers
+from typing import Any
+
+from tfsched.errors import TfschedError
+from tfsched.ops import library
+from tfsched.ops.control import target_of
+
+GRAPH = "graph"
+_GRAPH_CREDIT = -1
+_KEEP_POLICY, _KEEP_CREDIT, _KEEP_RATE = "", -2, -1  # cc/ops/control_op.cc
+_LARGEST = 10**15  # a petabyte, or a petabit a second
+_POLICIES = 2
+_CALL_TIMEOUT_MS = 30_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Configured:
+    """Whom a call of :func:`configure` reached.
+
+    Attributes:
+      reached: the tasks that are changed, "/job:ps/replica:0/task:0"; "this process" if no session was given.
+      skipped: task -> why it is as it was before, in one sentence.
+    """
+
+    reached: tuple[str, ...]
+    skipped: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def configure(
+    session_or_target: Any = None,
+    *,
+    policy: str | None = None,
+    credit_bytes: int | None = None,
+    rate_bps: float | None = None,
+    task: str | None = None,
+) -> Configured:
+    """Changes the running scheduler of each task of a cluster, for all ordered transfers, from the next one on.
+
+    What is set here wins over what the graphs carry (:class:`tfsched.Options`), in every graph, until it is given back. What
+    is queued moves over to the new policy in the order in which it came; what is on the wire counts against the new credit.
+    None leaves a value as it is. No value that a step computes depends on any of them.
+
+    Args:
+      session_or_target: a session of the cluster, or its target ("grpc://host:port"); None changes this process. A session's
+        device filters hold here too.
+      policy: one of ``tfsched.Options``' policies, or "graph" to go back to the graphs' own.
+      credit_bytes: bytes that may be handed to gRPC and not yet be written, 0 for no limit; -1 to go back to the graphs'
+        own.
+      rate_bps: what a task hands over to one receiver, in bits per second, averaged over a few milliseconds; 0 for no cap.
+        Transfers without a rank are neither held back nor counted.
+      task: only this task, "/job:ps/task:0".
+
+    Returns:
+      Which tasks were reached. Tasks whose process does not know tfsched, or does not answer, are skipped and named.
+      :func:`tfsched.stats` shows what is in force.
+
+    Raises:
+      TfschedError: a value that is not one of the above, or no task was reached.
+    """
+    library.load()
+    wanted = (_check_policy(policy), _check_credit(credit_bytes), _check_rate(rate_bps))
+    if session_or_target is None:
+        if task is not None:
+            raise TfschedError(f"task is {task!r} but no session was given; give a session of its cluster, or its target.")
+        library.c_api().tfsched_configure(wanted[0].encode(), *wanted[1:])
+        return Configured(("this process",))
+    target = target_of(session_or_target)
+    tasks = [task] if task is not None else _tasks(session_or_target, target)
+    skipped = {name: reason for name in tasks if (reason := _configure_task(target, name, *wanted))}
+    if len(skipped) == len(tasks):
+        raise TfschedError(
+            f"No task was configured ({'; '.join(f'{name}: {reason}' for name, reason in skipped.items())}); "
+            "name a running cluster whose tasks import tfsched."
+        )
+    return Configured(tuple(name for name in tasks if name not in skipped), skipped)
+
+
+def _check_policy(policy: str | None) -> str:
+    if policy is None:
+        return _KEEP_POLICY
+    names: list[bytes] = []
+    take = library.TAKE(lambda data, size, context: names.append(ctypes.string_at(data, size)))
+    library.c_api().tfsched_read(_POLICIES, take, None)
+    known = [*json.loads(names[0]), GRAPH]
+    if policy not in known:
+        raise TfschedError(f"policy is {policy!r}; choose one of {', '.join(known)}.")
+    return policy
+
+
+def _check_credit(credit_bytes: Any) -> int:
+    if credit_bytes is None:
+        return _KEEP_CREDIT
+    is_whole = isinstance(credit_bytes, numbers.Integral) and not isinstance(credit_bytes, bool)
+    if not is_whole:
+        raise TfschedError(f"credit_bytes is {credit_bytes!r}; give a whole number of bytes.")
+    if not _GRAPH_CREDIT <= credit_bytes <= _LARGEST:
+        raise TfschedError(
+            f"credit_bytes is {credit_bytes}; give a number up to {_LARGEST}, 0 (no limit), or -1 (the graphs' own)."
+        )
+    return int(credit_bytes)
+
+
+def _check_rate(rate_bps: Any) -> int:
+    if rate_bps is None:
+        return _KEEP_RATE
+    is_number = isinstance(rate_bps, numbers.Real) and not isinstance(rate_bps, bool)
+    if not is_number or not math.isfinite(rate_bps):
+        raise TfschedError(f"rate_bps is {rate_bps!r}; give a number of bits per second.")
+    if rate_bps != 0 and not 1 <= rate_bps <= _LARGEST:
+        raise TfschedError(f"rate_bps is {rate_bps}; give a number from 1 to {_LARGEST}, or 0 (no cap).")
+    return round(rate_bps)
+
+
+def _tasks(session: Any, target: str) -> list[str]:
+    """The tasks that the session's devices are on."""
+    import tensorflow as tf
+
+    try:
+        if isinstance(session, str):
+            with tf.compat.v1.Session(target, graph=tf.Graph(), config=_config()) as control:
+                devices = control.list_devices()
+        else:
+            inner = session._tf_sess() if hasattr(session, "_tf_sess") else session
+            devices = inner.list_devices()
+    except tf.errors.OpError as error:
+        raise TfschedError(
+            f"The devices of {target} cannot be listed ({_first_line(error)}); "
+            "start the cluster's tasks, or name one by task=."
+        ) from None
+    names = (tf.DeviceSpec.from_string(device.name) for device in devices)
+    return sorted({f"/job:{name.job}/replica:{name.replica}/task:{name.task}" for name in names})
+
+
+def _config(filters: tuple[str, ...] = ()) -> Any:
+    import tensorflow as tf
+
+    return tf.compat.v1.ConfigProto(operation_timeout_in_ms=_CALL_TIMEOUT_MS, device_filters=filters)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _configure_task(target: str, task: str, policy: str, credit_bytes: int, rate_bps: int) -> str:
+    """Runs the op on ``task``; returns why that failed, "" if it did not."""
+    import tensorflow as tf
+
+    ops = library.load()
+    # A session for each, which sees no other task: one that is dead must not keep the others from being reached.
+    with tf.Graph().as_default() as graph, tf.device(task):
+        answer = ops.tfsched_configure(policy=policy, credit_bytes=credit_bytes, rate_bps=rate_bps, name="tfsched/configure")
+    try:
+        with tf.compat.v1.Session(target, graph=graph, config=_config((task,))) as control:
+            control.run(answer)
+    except tf.errors.OpError as error:
+        if isinstance(error, tf.errors.NotFoundError) and "TfschedConfigure" in str(error):
+            return "its process, or the master's, does not import tfsched"
+        return _first_line(error)
+    return ""
