@@ -201,19 +201,21 @@ class Schedule {
 
   // Against an account that knows nothing but the tasks: which of its group wait and which are on the wire.
   void CheckStart(uint64_t id, const Submitted& task) const {
-    const std::string policy = PolicyOf(task.spec), key = KeyOf(task.spec);
+    const std::string policy = PolicyOf(task.spec);
     const int64_t credit_bytes = credit_bytes_ == kGraphCredit ? task.spec.credit_bytes : credit_bytes_;
     int64_t on_wire_bytes = 0;
     int on_wire = 0;
     for (const auto& entry : tasks_) {
       const Submitted& other = entry.second;
-      if (KeyOf(other.spec) != key) continue;
+      if (!other.on_wire && (other.starts > 0 || to_drop_.count(entry.first) != 0)) continue;
+      if (other.spec.sender != task.spec.sender || other.spec.receiver != task.spec.receiver) continue;
+      // The group: only under tictac are steps apart.
+      if (policy == "tictac" && other.spec.step_id != task.spec.step_id) continue;
+      if (PolicyOf(other.spec) != policy) continue;
       if (other.on_wire) {
         ++on_wire;
         on_wire_bytes += other.bytes;
-      }
-      if (other.starts > 0 || to_drop_.count(entry.first) != 0) continue;
-      if (policy == "fifo") {
+      } else if (policy == "fifo") {
         EXPECT_GT(entry.first, id) << "in order of arrival";
       } else {
         EXPECT_GT(std::make_pair(other.rank, entry.first), std::make_pair(task.rank, id))
