@@ -13,6 +13,9 @@ POLICIES = ("fifo", "tictac", "bytescheduler", "p3")
 # Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md has the measurements.
 DEFAULT_CREDIT_BYTES = 1_000_000
 
+# gRPC copies tensors of up to 1 KiB, and says nothing of when those have left. Chunks are never smaller than half of this.
+MIN_PARTITION_BYTES = 4096
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -26,6 +29,8 @@ class Options:
         the first of what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the
         credit. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
+      partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any. A
+        plan's own sizes win.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
         which then only orders transfers that the plan does not name. "" for none.
       plugin: path of a Python file that registers orderings, imported where the pass runs. "" for none.
@@ -36,6 +41,7 @@ class Options:
     ordering: str = "tio"
     policy: str = "tictac"
     credit_bytes: int = DEFAULT_CREDIT_BYTES
+    partition_bytes: int = 0
     plan: str = ""
     plugin: str = ""
     seed: int = 0
@@ -54,6 +60,10 @@ class Options:
             raise TfschedError(f"Option policy is {self.policy!r}; choose one of {', '.join(POLICIES)}.")
         if self.credit_bytes < 0:
             raise TfschedError(f"Option credit_bytes is {self.credit_bytes}; give 0 (no limit) or more.")
+        if self.partition_bytes < 0 or 0 < self.partition_bytes < MIN_PARTITION_BYTES:
+            raise TfschedError(
+                f"Option partition_bytes is {self.partition_bytes}; give 0 (never cut), or {MIN_PARTITION_BYTES} or more."
+            )
 
     def to_parameters(self) -> dict[str, Any]:
         """The fields that differ from their default, plus the ordering: what goes into a parameter map."""

@@ -69,6 +69,30 @@ def test_a_plan_of_one_worker_serves_the_others() -> None:
     assert plan.priority_of("") is None
 
 
+SIZES = {f"a:0@{W0}": 4096, f"a:0@{W1}": 8192, f"b:0@{W0}": 0, f"c:0@{W0}": 0, f"c:0@{W1}": 65536}
+
+
+def test_sizes_of_chunks_are_found_like_priorities() -> None:
+    plan = Plan("x", {**dict.fromkeys(SIZES, 1.0), "d:0": 2.0}, partition_bytes=SIZES)
+    assert [plan.partition_bytes_of(name) for name in SIZES] == list(SIZES.values())
+    elsewhere = [f"{source}:0@/job:worker/replica:0/task:7" for source in "abcde"]
+    assert [plan.partition_bytes_of(name) for name in elsewhere] == [4096, 0, 65536, None, None]
+    assert plan.partition_bytes_of("d:0") is None
+
+
+def test_sizes_of_chunks_are_saved_and_plans_without_them_still_load(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "plan.json")
+    plan = Plan("x", {**dict.fromkeys(SIZES, 1.0), "d:0": 2.0}, partition_bytes=SIZES)
+    plan.save(path)
+    assert Plan.load(path) == plan
+    assert "partition_bytes" not in plan.to_json()["transfers"][-1]
+    assert Plan.from_json(EXAMPLE).partition_bytes == {}
+    with pytest.raises(PlanError, match="transfer 'z' has a partition size and no priority"):
+        Plan("x", {"a": 1.0}, partition_bytes={"z": 4096})
+    with pytest.raises(PlanError, match="the partition sizes are 3; give name -> bytes"):
+        Plan("x", {"a": 1.0}, partition_bytes=3)  # type: ignore[arg-type]
+
+
 def changed(*path: Any, value: Any = None, drop: bool = False) -> dict[str, Any]:
     """Return EXAMPLE with the entry at `path` replaced or dropped."""
     data = copy.deepcopy(EXAMPLE)
@@ -106,6 +130,12 @@ def changed(*path: Any, value: Any = None, drop: bool = False) -> dict[str, Any]
         (changed("transfers", 0, "priority", value=float("nan")), "is nan; give a finite number"),
         (changed("transfers", 0, "priority", value=-(10**400)), "is -1000.*; give a finite number"),
         (changed("transfers", 1, "name", value=EXAMPLE["transfers"][0]["name"]), "is given twice"),
+        (
+            changed("transfers", 0, "partition_bytes", value=100),
+            "'conv1.*' is 100; give 0 .whole., or a whole number",
+        ),
+        (changed("transfers", 0, "partition_bytes", value=1e6), "'conv1.*' is 1000000.0; give 0"),
+        (changed("transfers", 0, "partition_bytes", value=True), "'conv1.*' is True; give 0"),
         (changed("metadata", value=[]), r"the plan's metadata is \[\]; give an object"),
         (changed("metadata", value={"a": {1, 2}}), "the plan's metadata does not fit in JSON"),
     ],

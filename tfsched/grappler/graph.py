@@ -42,12 +42,14 @@ class GraphView:
       data_inputs: per node its data inputs in order; an input that the graph does not define has source -1.
       control_inputs: per node the numbers of its control inputs.
       consumers: per node the numbers of the nodes that have it as a data or control input.
+      names: the names that are taken, also by nodes that were added later and that the view does not see.
     """
 
     def __init__(self, graph: Any):
         self.graph = graph
         self.nodes = list(graph.node)
         self.index = {node.name: number for number, node in enumerate(self.nodes)}
+        self.names = set(self.index)
         self.tasks = [_task_of(node.device) for node in self.nodes]
         self.data_inputs: list[list[Edge]] = []
         self.control_inputs: list[list[int]] = []

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from tfsched.grappler.graph import GraphView, split_input
-from tfsched.grappler.transfers import PROXY_OP, Transfer
+from tfsched.grappler.ranks import Ranked
+from tfsched.grappler.transfers import MERGE_OP, PROXY_OP, SPLIT_OP, Transfer
 from tfsched.options import Options
 
 PREFIX = "tfsched/proxy/"
 
-
-@dataclasses.dataclass(frozen=True)
-class Ranked:
-    """A transfer and its place among the ordered ones between the same two tasks."""
-
-    transfer: Transfer
-    rank: int
-    count: int
+# Each of these stands for its first input: a split and a merge do so together.
+_STAND_INS = {PROXY_OP, SPLIT_OP, MERGE_OP}
 
 
 def strip_proxies(graph: Any) -> Any:
-    """Undoes :func:`insert_proxies`, whoever made the proxies.
+    """Undoes :func:`insert_proxies` and :func:`tfsched.grappler.partition.insert_chunks`, whoever made the nodes.
 
     Returns:
       ``graph`` itself if it has none, else a GraphDef without them; ``graph`` is used up.
     """
-    behind = {node.name: node.input[0] for node in graph.node if node.op == PROXY_OP}
+    behind = {node.name: node.input[0] for node in graph.node if node.op in _STAND_INS}
     if not behind:
         return graph
     result = type(graph)(versions=graph.versions, library=graph.library)
     for node in graph.node:
-        if node.op == PROXY_OP:
+        if node.name in behind:
             continue
         for position, text in enumerate(node.input):
             name, port = split_input(text)
@@ -59,36 +53,44 @@ def insert_proxies(view: GraphView, ranked: Sequence[Ranked], options: Options) 
 
     The proxy stands on the sender's device. Consumers on the sender's own task keep their edge.
     """
-    taken = set(view.index)
     for one in ranked:
-        transfer = one.transfer
-        source = view.nodes[transfer.source]
-        proxy = view.graph.node.add()
-        proxy.name = _unused(PREFIX + _path(f"{source.name}_{transfer.port}") + _path(transfer.device), taken)
-        proxy.op = PROXY_OP
-        proxy.device = source.device
-        proxy.input.append(source.name if transfer.port == 0 else f"{source.name}:{transfer.port}")
-        proxy.attr["T"].type = transfer.dtype
-        proxy.attr["transfer"].s = f"{source.name}:{transfer.port}".encode()
-        proxy.attr["receiver"].s = transfer.receiver.encode()
-        proxy.attr["policy"].s = options.policy.encode()
-        proxy.attr["rank"].i = one.rank
-        proxy.attr["count"].i = one.count
-        proxy.attr["credit_bytes"].i = options.credit_bytes
-        proxy.attr["copy"].b = transfer.copy
-        for number, position in transfer.consumers:
-            view.nodes[number].input[position] = proxy.name
+        if one.cut is None:
+            proxy = add_sender(view, one, options, PROXY_OP, PREFIX)
+            redirect(view, one, proxy.name)
 
 
-def _path(text: str) -> str:
-    """Only characters that node names may have."""
-    return re.sub(r"[^A-Za-z0-9_./-]", "_", text)
+def add_sender(view: GraphView, one: Ranked, options: Options, op: str, prefix: str) -> Any:
+    """A new node that tags a transfer, beside the transfer's source."""
+    transfer = one.transfer
+    source = view.nodes[transfer.source]
+    node = view.graph.node.add()
+    node.name = unused_name(view, prefix, transfer)
+    node.op = op
+    node.device = source.device
+    node.input.append(source.name if transfer.port == 0 else f"{source.name}:{transfer.port}")
+    node.attr["T"].type = transfer.dtype
+    node.attr["transfer"].s = f"{source.name}:{transfer.port}".encode()
+    node.attr["receiver"].s = transfer.receiver.encode()
+    node.attr["policy"].s = options.policy.encode()
+    node.attr["rank"].i = one.rank
+    node.attr["count"].i = one.count
+    node.attr["credit_bytes"].i = options.credit_bytes
+    node.attr["copy"].b = transfer.copy
+    return node
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def redirect(view: GraphView, one: Ranked, name: str) -> None:
+    """Gives the transfer's consumers the first output of ``name`` instead of the source."""
+    for number, position in one.transfer.consumers:
+        view.nodes[number].input[position] = name
+
+
+def unused_name(view: GraphView, prefix: str, transfer: Transfer) -> str:
+    """A name for a node of a transfer: what its sources and device are called, in characters that node names may have."""
+    name = prefix + re.sub(r"[^A-Za-z0-9_./-]", "_", f"{view.nodes[transfer.source].name}_{transfer.port}{transfer.device}")
     candidate, suffix = name, 0
-    while candidate in taken:
+    while candidate in view.names:
         suffix += 1
         candidate = f"{name}_{suffix}"
-    taken.add(candidate)
+    view.names.add(candidate)
     return candidate

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from tfsched import ordering as orderings
 from tfsched.errors import TfschedError
-from tfsched.grappler import dags, proxies
+from tfsched.grappler import dags, partition, proxies, pushes, ranks
 from tfsched.grappler.graph import GraphView, split_input
-from tfsched.grappler.transfers import Transfer, find_transfers, is_placed, receivers
+from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
+from tfsched.grappler.variables import VariableKey
 from tfsched.options import Options
+from tfsched.ordering import Plan
+
+# (sender, receiver) -> the ordered transfers between them, the first to go first.
+Groups = dict[tuple[str, str], list[Transfer]]
 
 
 @dataclasses.dataclass
@@ -19,12 +25,26 @@ class Report:
     """What the pass did to one graph.
 
     Attributes:
-      ordered: how many transfers carry a proxy now.
+      ordered: how many transfers carry a rank now, and ``pushes`` how many of them are pushes.
       unordered: reason -> how many transfers were left alone for it.
+      cut: how many of the ordered leave as chunks, and ``chunks`` how many chunks these are.
+      whole: reason -> how many ordered transfers leave whole although chunks were asked for.
+      variable_ranks: variable, as (task, shared name) -> the rank with which it is pulled.
     """
 
     ordered: int = 0
+    pushes: int = 0
     unordered: dict[str, int] = dataclasses.field(default_factory=dict)
+    cut: int = 0
+    chunks: int = 0
+    whole: dict[str, int] = dataclasses.field(default_factory=dict)
+    variable_ranks: dict[VariableKey, int] = dataclasses.field(default_factory=dict)
+
+    def count(self, transfers: Iterable[Transfer], ranked: Collection[ranks.Ranked], whole: dict[str, int]) -> None:
+        """Fills in the numbers."""
+        cuts = [one.cut for one in ranked if one.cut is not None]
+        self.ordered, self.cut, self.chunks, self.whole = len(ranked), len(cuts), sum(cut.chunks for cut in cuts), whole
+        self.unordered = dict(collections.Counter(transfer.keep for transfer in transfers if transfer.keep))
 
 
 def rewrite(
@@ -66,53 +86,74 @@ def rewrite(
     for transfer in transfers:
         if not transfer.keep and capable is not None and transfer.sender not in capable:
             transfer.keep = "from a task without tfsched"
-        if transfer.keep:
-            report.unordered[transfer.keep] = report.unordered.get(transfer.keep, 0) + 1
-    ranked: list[proxies.Ranked] = []
+    plan = load_plan(options.plan) if options.plan else None
+    cutter = partition.Cutter(view, options, plan, feeds, capable)
+    groups: Groups = {}
     for receiver in receivers(transfers):
-        ranked.extend(_rank(view, needed, transfers, receiver, options))
-    report.ordered = len(ranked)
+        groups.update(_order(view, needed, transfers, receiver, options, plan))
+    ranked = ranks.number(groups.values(), cutter.cut)
+    report.variable_ranks = pushes.variable_ranks(view, ranked)
+    if pushes.are_tagged(options):
+        report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, capable)
+        ranked = ranks.number(groups.values(), cutter.cut)
+    report.count(transfers, ranked, cutter.whole)
     if not ranked:
         return (graph if had_proxies else None), report
     proxies.insert_proxies(view, ranked, options)
+    partition.insert_chunks(view, ranked, options)
     return graph, report
 
 
-def _rank(
-    view: GraphView, needed: list[bool], transfers: list[Transfer], receiver: str, options: Options
-) -> list[proxies.Ranked]:
-    """Orders the transfers to one receiver and normalises the priorities for each of its senders.
+def _order(
+    view: GraphView, needed: list[bool], transfers: list[Transfer], receiver: str, options: Options, plan: Plan | None
+) -> Groups:
+    """Orders the transfers to one receiver, and lists those of each of its senders.
 
-    Equal priorities get different ranks, in the order of their first consumers: the paper lets them run in parallel, but
+    Equal priorities do not stay equal, but follow the order of the first consumers: the paper lets them run in parallel, but
     two transfers in parallel on one link both arrive when the later of them would have arrived alone.
     """
     mine = [transfer for transfer in transfers if transfer.receiver == receiver and not transfer.keep]
-    priority = _priorities(view, needed, transfers, receiver, options)
-    by_sender: dict[str, list[Transfer]] = {}
+    priority = _priorities(view, needed, transfers, receiver, options, plan)
+    groups: Groups = {}
     for transfer in mine:  # already in the order of their first consumers, and sorting is stable
-        by_sender.setdefault(transfer.sender, []).append(transfer)
-    ranked: list[proxies.Ranked] = []
-    for group in by_sender.values():
+        groups.setdefault((transfer.sender, receiver), []).append(transfer)
+    for group in groups.values():
         group.sort(key=lambda transfer: priority[transfer.name(view)])
-        ranked.extend(proxies.Ranked(transfer, rank, len(group)) for rank, transfer in enumerate(group))
-    return ranked
+    return groups
+
+
+def _add_pushes(
+    groups: Groups,
+    view: GraphView,
+    needed: list[bool],
+    transfers: list[Transfer],
+    ranks_of: dict[VariableKey, int],
+    capable: Collection[str] | None,
+) -> int:
+    """Appends the pushes to what already goes between the same tasks, marks them as ordered and counts them."""
+    made = [one for one in transfers if one.keep == MADE_FROM_TRANSFERS and (capable is None or one.sender in capable)]
+    found = pushes.find_pushes(view, needed, made, ranks_of)
+    for tasks, group in found.items():
+        groups.setdefault(tasks, []).extend(group)
+        for transfer in group:
+            transfer.keep = ""
+    return sum(map(len, found.values()))
 
 
 def _priorities(
-    view: GraphView, needed: list[bool], transfers: list[Transfer], receiver: str, options: Options
+    view: GraphView, needed: list[bool], transfers: list[Transfer], receiver: str, options: Options, plan: Plan | None
 ) -> dict[str, tuple[int, float]]:
     """Per transfer name a sort key: those that the plan names first, then the ordering's."""
     mine = [transfer.name(view) for transfer in transfers if transfer.receiver == receiver and not transfer.keep]
     planned: dict[str, float] = {}
-    if options.plan:
-        plan = load_plan(options.plan)
+    if plan is not None:
         planned = {name: value for name in mine if (value := plan.priority_of(name)) is not None}
     computed: dict[str, float] = {}
     if len(planned) < len(mine):
         if options.plugin:
             orderings.load_plugin(options.plugin)
         name = options.ordering
-        if name == "tao" and not options.plan:
+        if name == "tao" and plan is None:
             raise TfschedError(
                 "Ordering 'tao' needs op times and no plan is given; trace some steps with tfsched.trace_steps, save "
                 "trace.plan('tao') and name the file in Options(plan=...)."
@@ -121,16 +162,23 @@ def _priorities(
     return {name: (0, planned[name]) if name in planned else (1, computed[name]) for name in mine}
 
 
-def load_plan(text_or_path: str) -> Any:
+def load_plan(text_or_path: str) -> Plan:
     """A Plan from its JSON text or from a file."""
     if text_or_path.lstrip().startswith("{"):
-        return orderings.Plan.from_json(text_or_path)
+        return Plan.from_json(text_or_path)
     import tensorflow as tf
 
-    return orderings.Plan.load(text_or_path, open_fn=tf.io.gfile.GFile)
+    return Plan.load(text_or_path, open_fn=tf.io.gfile.GFile)
 
 
 def explain(report: Report) -> str:
     """One line for the log."""
-    left = ", ".join(f"{count} {reason}" for reason, count in sorted(report.unordered.items()))
-    return f"{report.ordered} transfers ordered" + (f"; left alone: {left}" if left else "")
+    text = f"{report.ordered} transfers ordered"
+    if report.pushes:
+        text += f" ({report.pushes} pushes)"
+    if report.cut:
+        text += f", {report.cut} of them in {report.chunks} chunks"
+    for what, reasons in (("whole", report.whole), ("left alone", report.unordered)):
+        listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        text += f"; {what}: {listed}" if listed else ""
+    return text

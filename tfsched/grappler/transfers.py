@@ -10,7 +10,12 @@ from tensorflow.core.framework import types_pb2
 from tfsched.grappler.graph import GraphView, task_of
 from tfsched.grappler.op_types import has_ref_input, output_dtype
 
+# What the pass puts into the place of a transfer.
 PROXY_OP = "TfschedProxy"
+SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
+
+# Why a transfer is left alone where an ordering of what exists at the start of the step has no say.
+MADE_FROM_TRANSFERS = "made from other transfers"
 
 # The bytes of these are not the tensor's: handles, boxed values, strings of any length. They are sent as they are.
 _NOT_FLAT = {types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_INVALID}
@@ -110,7 +115,7 @@ def _classify(view: GraphView, transfers: list[Transfer]) -> None:
         elif waits[transfer.source]:
             # Its time of arrival is the computation's business. Ordering it could make it wait for a transfer that waits
             # for it. TicTac too orders the leaves of the receiver's partition (section 2.4).
-            transfer.keep = "made from other transfers"
+            transfer.keep = MADE_FROM_TRANSFERS
         elif any(has_ref_input(view.nodes[number], position) for number, position in transfer.consumers):
             transfer.keep = "consumed by reference"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _checks, registry
 from ._checks import show
@@ -14,6 +14,12 @@ from .dag import Dag
 
 FORMAT = "tfsched-plan/1"
 _PLAN_KEYS = ("format", "algorithm", "transfers", "metadata")
+_ENTRY_KEYS = ("name", "priority", "partition_bytes")
+
+# As tfsched.options.MIN_PARTITION_BYTES, which this part cannot see.
+MIN_PARTITION_BYTES = 4096
+
+_N = TypeVar("_N", int, float)
 
 
 class PlanError(ValueError):
@@ -32,14 +38,16 @@ class Plan:
       priorities: transfer name -> finite priority; smaller is sooner, equal allowed.
       metadata: anything JSON can hold, for the reader of the file.
       extras: transfer name -> further keys of its entry, kept for later versions of the format.
+      partition_bytes: transfer name -> the largest chunk that it leaves in, 0 for whole; only names that have a priority.
 
-    Raises PlanError for a bad name or priority, or what JSON cannot hold.
+    Raises PlanError for a bad name, priority or size, or what JSON cannot hold.
     """
 
     algorithm: str
     priorities: Mapping[str, float]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     extras: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    partition_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _checks.name(self.algorithm, "the plan's algorithm", PlanError)
@@ -50,6 +58,13 @@ class Plan:
             for name, value in self.priorities.items()
         }
         object.__setattr__(self, "priorities", priorities)
+        if not isinstance(self.partition_bytes, Mapping):
+            raise PlanError(f"the partition sizes are {show(self.partition_bytes)}; give name -> bytes")
+        sizes = {name: _partition_bytes(name, value) for name, value in self.partition_bytes.items()}
+        for name in sizes:
+            if name not in priorities:
+                raise PlanError(f"transfer {show(name)} has a partition size and no priority; give it one")
+        object.__setattr__(self, "partition_bytes", sizes)
         for what in ("metadata", "extras"):
             value = getattr(self, what)
             if not isinstance(value, Mapping):
@@ -79,13 +94,24 @@ class Plan:
             return self.priorities[name]
         return self._by_source.get(name.partition("@")[0])
 
+    def partition_bytes_of(self, name: str) -> int | None:
+        """Return the largest chunk of a transfer in bytes (0: whole), or None if the plan does not say.
+
+        Looked up like the priority; of several entries of the same source tensor the smallest chunk serves.
+        """
+        if name in self.priorities:
+            return self.partition_bytes.get(name)
+        return self._partition_by_source.get(name.partition("@")[0])
+
     @cached_property
     def _by_source(self) -> dict[str, float]:
-        result: dict[str, float] = {}
-        for name, priority in self.priorities.items():
-            source = name.partition("@")[0]
-            result[source] = min(priority, result.get(source, priority))
-        return result
+        return _least_by_source(self.priorities)
+
+    @cached_property
+    def _partition_by_source(self) -> dict[str, int]:
+        whole = {name: size for name, size in self.partition_bytes.items() if size == 0}
+        cut = {name: size for name, size in self.partition_bytes.items() if size > 0}
+        return {**_least_by_source(whole), **_least_by_source(cut)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the "tfsched-plan/1" object, its transfers sorted by (priority, listing order)."""
@@ -94,7 +120,13 @@ class Plan:
             "format": FORMAT,
             "algorithm": self.algorithm,
             "transfers": [
-                {**self.extras.get(name, {}), "name": name, "priority": self.priorities[name]} for name in ordered
+                {
+                    **self.extras.get(name, {}),
+                    "name": name,
+                    "priority": self.priorities[name],
+                    **({"partition_bytes": self.partition_bytes[name]} if name in self.partition_bytes else {}),
+                }
+                for name in ordered
             ],
             "metadata": dict(self.metadata),
         }
@@ -103,7 +135,7 @@ class Plan:
     def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Plan:
         """Build a Plan from "tfsched-plan/1" JSON (text, or the decoded object).
 
-        Keys of a transfer other than name and priority are kept in `extras`. Raises PlanError.
+        Keys of a transfer other than name, priority and partition_bytes are kept in `extras`. Raises PlanError.
         """
         data = _checks.read_object(source, "the plan", PlanError)
         _checks.check_format(data, FORMAT, "the plan", PlanError)
@@ -115,6 +147,7 @@ class Plan:
             raise PlanError(f'the plan\'s "transfers" is {show(data["transfers"])}; give a list')
         priorities: dict[str, float] = {}
         extras: dict[str, Mapping[str, Any]] = {}
+        partition_bytes: dict[str, int] = {}
         for position, entry in enumerate(data["transfers"]):
             if not isinstance(entry, Mapping):
                 raise PlanError(f"transfer number {position} is {show(entry)}; give an object")
@@ -127,10 +160,12 @@ class Plan:
             if name in priorities:
                 raise PlanError(f"transfer {show(name)} is given twice; remove one")
             priorities[name] = _priority(name, entry["priority"])
-            extra = {k: v for k, v in entry.items() if k not in ("name", "priority")}
+            if "partition_bytes" in entry:
+                partition_bytes[name] = _partition_bytes(name, entry["partition_bytes"])
+            extra = {k: v for k, v in entry.items() if k not in _ENTRY_KEYS}
             if extra:
                 extras[name] = extra
-        return cls(data["algorithm"], priorities, data.get("metadata", {}), extras)
+        return cls(data["algorithm"], priorities, data.get("metadata", {}), extras, partition_bytes)
 
     def save(self, path: str, open_fn: Callable[..., Any] = open) -> None:
         """Write the plan as JSON text. `open_fn(path, "w")` may open remote files.
@@ -178,6 +213,22 @@ def make_plan(dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = N
 def _priority(name: str, value: object) -> float:
     what = f"the priority of transfer {show(name)}"
     return _checks.number(value, what, PlanError, signed=True)
+
+
+def _partition_bytes(name: str, value: object) -> int:
+    what = f"the partition_bytes of transfer {show(name)}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0 or 0 < value < MIN_PARTITION_BYTES:
+        raise PlanError(f"{what} is {show(value)}; give 0 (whole), or a whole number of {MIN_PARTITION_BYTES} or more")
+    return value
+
+
+def _least_by_source(values: Mapping[str, _N]) -> dict[str, _N]:
+    """Source tensor (the part before "@") -> the smallest value of its transfers."""
+    result: dict[str, _N] = {}
+    for name, value in values.items():
+        source = name.partition("@")[0]
+        result[source] = min(value, result.get(source, value))
+    return result
 
 
 def _one_line(exc: Exception) -> str:

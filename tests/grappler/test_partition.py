@@ -1,0 +1,291 @@
+"""Cutting transfers into chunks: which are cut and where, ranks that stay exact, and values that do not change."""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from graphs import PS0, PS1, TASKS, WORKER, canonical, copy, run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tensorflow.core.framework import types_pb2
+
+from tfsched.errors import TfschedError
+from tfsched.grappler.partition import MAX_CHUNKS, chunks_of
+from tfsched.grappler.proxies import strip_proxies
+from tfsched.grappler.rewrite import explain, rewrite
+from tfsched.grappler.transfers import MERGE_OP, PROXY_OP, SPLIT_OP
+from tfsched.ops import library
+from tfsched.options import MIN_PARTITION_BYTES, Options
+from tfsched.ordering import Plan
+from tfsched.ordering import plan as plans
+
+tf1 = tf.compat.v1
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+TYPES = [tf.float32, tf.bool, tf.half, tf.complex128, tf.int8, tf.bfloat16, tf.int64, tf.float64, tf.uint16]
+
+
+def nodes(graph_def, *ops):
+    return [node for node in graph_def.node if node.op in ops]
+
+
+def build(function):
+    with tf.Graph().as_default() as graph:
+        fetches = function()
+        return graph.as_graph_def(), [fetch.name for fetch in fetches]
+
+
+def rewritten(graph_def, fetches, feeds=(), capable=None, **options):
+    result, report = rewrite(copy(graph_def), Options(**options), fetches, feeds=feeds, capable=capable)
+    return (graph_def if result is None else result), report
+
+
+def given_value(rng, shape, dtype, name):
+    value = rng.integers(0, 100, shape)
+    with np.errstate(all="ignore"):
+        return tf1.placeholder_with_default(tf.cast(tf.constant(value), dtype), shape, name)
+
+
+def sized_graph(seed, size):
+    """Tensors of all types and of sizes around those of chunks, used by several ops on several tasks, some after others."""
+    rng = np.random.default_rng(seed)
+    tasks = [PS0, PS1, WORKER]
+    with tf.Graph().as_default() as graph:
+        fetched = []
+        for index in range(size):
+            shape = [int(one) for one in rng.choice([0, 1, 3, 31, 64, 127], int(rng.integers(0, 4)), p=[0.02] + [0.196] * 5)]
+            dtype = TYPES[int(rng.integers(len(TYPES)))]
+            with tf.device(rng.choice(tasks)):
+                value = given_value(rng, shape, dtype, f"in{index}")
+            for number in range(int(rng.integers(1, 4))):
+                before = [fetched[int(rng.integers(len(fetched)))].op] if fetched and rng.random() < 0.3 else []
+                with tf.device(rng.choice(tasks)), tf.control_dependencies(before):
+                    kind = int(rng.integers(3))
+                    if kind == 0:
+                        result = tf.identity(value, f"out{index}_{number}")
+                    elif kind == 1:
+                        result = tf.reshape(value, [-1], f"out{index}_{number}")
+                    else:
+                        result = tf.stack([value, value], name=f"out{index}_{number}")
+                fetched.append(result)
+            if rng.random() < 0.3:
+                fetched.append(value)
+        return graph.as_graph_def(), [one.name for one in fetched]
+
+
+@given(st.integers(0, 2**31), st.integers(1, 8), st.sampled_from([4096, 5000, 65536, 10**9]))
+@settings(RELAXED, max_examples=40)
+def test_values_are_the_same(seed, size, partition_bytes):
+    graph_def, fetches = sized_graph(seed, size)
+    changed, report = rewritten(graph_def, fetches, credit_bytes=1, partition_bytes=partition_bytes)
+    assert len(nodes(changed, SPLIT_OP)) == len(nodes(changed, MERGE_OP)) == report.cut
+    assert len(nodes(changed, PROXY_OP)) + report.cut == report.ordered
+    for before, after in zip(run(graph_def, fetches), run(changed, fetches), strict=True):
+        assert before.dtype == after.dtype
+        np.testing.assert_array_equal(before, after)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 20), st.sampled_from([4096, 5000, 65536, 10**9]))
+@settings(RELAXED, max_examples=80)
+def test_twice_is_once_undoing_gives_the_graph_back_and_ranks_count_chunks(seed, size, partition_bytes):
+    graph_def, fetches = sized_graph(seed, size)
+    once, report = rewritten(graph_def, fetches, ordering="random", seed=seed, partition_bytes=partition_bytes)
+    again, _ = rewritten(once, fetches, ordering="random", seed=seed, partition_bytes=partition_bytes)
+    assert canonical(again) == canonical(once)
+    assert canonical(strip_proxies(copy(once))) == canonical(graph_def)
+    groups = collections.defaultdict(list)
+    chunks = 0
+    for node in nodes(once, PROXY_OP, SPLIT_OP):
+        number = node.attr["N"].i if node.op == SPLIT_OP else 1
+        chunks += number if node.op == SPLIT_OP else 0
+        rank = node.attr["rank"].i
+        groups[node.device, node.attr["receiver"].s].append((range(rank, rank + number), node.attr["count"].i))
+    assert chunks == report.chunks
+    for group in groups.values():
+        ranks = sorted(rank for own, _ in group for rank in own)
+        assert ranks == list(range(len(ranks)))
+        assert {count for _, count in group} == {len(ranks)}
+
+
+@given(st.integers(1, 10**10), st.integers(MIN_PARTITION_BYTES, 10**8))
+@settings(RELAXED, max_examples=300)
+def test_chunks_fit_and_are_never_copied_by_grpc(size_bytes, partition_bytes):
+    chunks = chunks_of(size_bytes, partition_bytes)
+    blocks = -(-size_bytes // 64)
+    sizes = [(chunk + 1) * blocks // chunks - chunk * blocks // chunks for chunk in range(min(chunks, 200))]
+    if chunks < MAX_CHUNKS:
+        assert max(sizes) * 64 <= max(partition_bytes, size_bytes if chunks == 1 else 0)
+    else:
+        assert size_bytes > 63 * MAX_CHUNKS * partition_bytes // 64 - 64 * MAX_CHUNKS
+    if chunks > 1:
+        assert min(sizes) * 64 - 64 > 1024
+
+
+def test_the_rule_of_the_smallest_chunk_is_one_number():
+    assert plans.MIN_PARTITION_BYTES == MIN_PARTITION_BYTES
+
+
+def parts(input, number, shape, **attrs):
+    ops = library.load()
+    wanted = {"transfer": "t:0", "receiver": TASKS[2], "policy": "fifo", "rank": 0, "count": number, "credit_bytes": 0}
+    return ops.tfsched_split(input=input, N=number, shape=shape, **{**wanted, **attrs})
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("number", [1, 2, 7, 19])
+def test_chunks_are_equal_aligned_and_complete(dtype, number, copied):
+    with tf.Graph().as_default(), tf1.Session() as session:
+        value = given_value(np.random.default_rng(number), [37, 41], dtype, "value")
+        chunks = parts(value, number, [37, 41], copy=copied)
+        merged = library.load().tfsched_merge(chunks=chunks, shape=[37, 41])
+        pieces, got, wanted = session.run([chunks, merged, value])
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+    assert merged.shape == [37, 41]
+    sizes = [piece.nbytes for piece in pieces]
+    assert sum(sizes) == wanted.nbytes
+    if number > 1:
+        assert all(size % 64 == 0 for size in sizes[:-1])
+        assert max(sizes) - min(sizes) < 128
+        assert min(sizes) > 0
+        np.testing.assert_array_equal(np.concatenate(pieces), wanted.reshape(-1))
+
+
+@pytest.mark.parametrize("shape", [[], [0], [5], [3, 0], [16], [64], [65, 2], [2, 65], [1000]])
+def test_a_tensor_of_another_shape_than_stated_arrives_as_it_is(shape):
+    with tf.Graph().as_default(), tf1.Session() as session:
+        value = tf1.placeholder(tf.float32, None)
+        merged = library.load().tfsched_merge(chunks=parts(value, 4, [65, 2]), shape=[65, 2])
+        wanted = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        got = session.run(merged, {value: wanted})
+    assert got.shape == wanted.shape
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_strings_pass_whole():
+    with tf.Graph().as_default(), tf1.Session() as session:
+        chunks = parts(tf.constant(["a", "b", "c"]), 2, [3])
+        assert session.run(library.load().tfsched_merge(chunks=chunks, shape=[3])).tolist() == [b"a", b"b", b"c"]
+
+
+def test_a_merge_of_foreign_chunks_says_what_is_wrong():
+    with tf.Graph().as_default(), tf1.Session() as session:
+        merged = library.load().tfsched_merge(chunks=[tf.zeros([3]), tf.zeros([4])], shape=[8])
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"chunks of 7 elements for a tensor of shape \[8\]"):
+            session.run(merged)
+
+
+def layers():
+    """Three matrices on a parameter server, 16, 64 and 4 kB, used in this order by the worker, the second on two devices."""
+    with tf.device(PS0):
+        weights = [tf1.get_variable(f"w{i}", [n, n], use_resource=True) for i, n in enumerate([64, 128, 32])]
+        reads = [weight.read_value() for weight in weights]
+    with tf.device(WORKER):
+        first = tf.reduce_sum(reads[0])
+    with tf.device(WORKER):
+        second = tf.reduce_sum(reads[1]) + first
+        again = tf.identity(reads[1])
+    with tf.device(WORKER.replace("CPU:0", "CPU:1")):
+        elsewhere = tf.identity(reads[1])
+    with tf.device(WORKER):
+        return [tf.reduce_sum(reads[2]) + second, again, elsewhere]
+
+
+def test_chunks_follow_one_another_and_one_merge_serves_a_device():
+    changed, report = rewritten(*build(layers), partition_bytes=16_384)
+    splits = {(node.input[0], node.attr["rank"].i): node.attr["N"].i for node in nodes(changed, SPLIT_OP)}
+    assert report.cut == len(splits) == 2
+    assert set(splits.values()) == {4}
+    whole = {node.attr["transfer"].s.decode(): node.attr["rank"].i for node in nodes(changed, PROXY_OP)}
+    assert sorted(whole.values()) in ([0, 1], [0, 9])
+    assert {node.attr["count"].i for node in nodes(changed, SPLIT_OP, PROXY_OP)} == {10}
+    merges = nodes(changed, MERGE_OP)
+    assert sorted(node.device for node in merges) == [WORKER, WORKER.replace("CPU:0", "CPU:1")]
+    used = {node.name: list(node.input) for node in changed.node if any("tfsched/merge" in one for one in node.input)}
+    assert len(used) == 3
+    assert len({one for inputs in used.values() for one in inputs if "merge" in one}) == 2
+    assert report.whole == {}
+    assert "2 of them in 8 chunks" in explain(report)
+
+
+def test_a_merge_for_another_kind_of_device_stands_on_the_cpu_beside_it():
+    graph_def, fetches = build(layers)
+    for node in graph_def.node:
+        node.device = node.device.replace("task:0/device:CPU:1", "task:0/device:GPU:0")
+    changed, _ = rewritten(graph_def, fetches, partition_bytes=16_384)
+    assert [node.device for node in nodes(changed, MERGE_OP)] == [WORKER] * 2
+
+
+def test_sizes_of_variables_and_gradients_are_known():
+    def function():
+        with tf.device(PS0):
+            resource = tf1.get_variable("resource", [64, 64], use_resource=True)
+            reference = tf1.get_variable("reference", [64, 64], use_resource=False)
+            read = tf.cast(resource.read_value(), tf.float64)
+        with tf.device(WORKER):
+            values = [tf1.placeholder(tf.float32, None, f"gradient{number}") for number in range(5)]
+        with tf.device(PS0):
+            total = tf.add_n(values[:2]) / 2.0
+            updates = [
+                tf.raw_ops.ResourceApplyGradientDescent(var=resource.handle, alpha=0.1, delta=total),
+                tf.raw_ops.AssignSubVariableOp(resource=resource.handle, value=values[2]),
+                tf1.assign_add(reference, values[3]).op,
+                tf.raw_ops.AssignVariableOp(resource=resource.handle, value=values[4]),
+            ]
+        with tf.device(WORKER):
+            return [tf.reduce_sum(read), tf.reduce_sum(reference), *(one for one in updates)]
+
+    changed, report = rewritten(*build(function), partition_bytes=4096)
+    cut = {node.attr["transfer"].s.decode(): node.attr["N"].i for node in nodes(changed, SPLIT_OP)}
+    assert cut == {"Cast:0": 8, "reference/read:0": 4, **{f"gradient{number}:0": 4 for number in range(4)}}
+    assert {node.attr["copy"].b for node in nodes(changed, SPLIT_OP) if "reference" in node.input[0]} == {True}
+    # What is assigned gives the variable its size, not the reverse.
+    assert report.whole == {"of unknown size": 1}
+
+
+def test_what_cannot_be_cut_leaves_whole_and_is_counted():
+    def function():
+        with tf.device(PS0):
+            unknown = tf1.placeholder(tf.float32, [None, 64], "unknown")
+            fed = tf1.placeholder(tf.float32, [64, 64], "fed")
+            odd = tf1.placeholder(tf.dtypes.as_dtype(types_pb2.DT_INT4), [64, 640], "odd")
+            small = tf1.placeholder(tf.float32, [4], "small")
+        with tf.device(WORKER):
+            return [tf.identity(one) for one in (unknown, fed, odd, small)]
+
+    changed, report = rewritten(*build(function), feeds=["fed:0"], partition_bytes=4096)
+    assert report.whole == {"of unknown size": 1, "fed": 1, "of a type that is not cut": 1}
+    assert report.cut == 0
+    assert report.ordered == len(nodes(changed, PROXY_OP)) == 4
+    assert "whole: 1 fed, 1 of a type that is not cut, 1 of unknown size" in explain(report)
+
+
+def test_tasks_without_tfsched_get_no_chunks():
+    changed, report = rewritten(*build(layers), capable={TASKS[0]}, partition_bytes=4096)
+    assert report.whole == {"to a task without tfsched": 3}
+    assert not nodes(changed, SPLIT_OP, MERGE_OP)
+    changed, report = rewritten(*build(layers), capable={TASKS[2]}, partition_bytes=4096)
+    assert not nodes(changed, SPLIT_OP, MERGE_OP)
+
+
+def test_a_plans_sizes_win():
+    graph_def, fetches = build(layers)
+    _, report = rewritten(graph_def, fetches, partition_bytes=4096)
+    names = {node.input[0] for node in nodes(rewritten(graph_def, fetches, partition_bytes=4096)[0], SPLIT_OP)}
+    assert report.chunks == 4 + 16 + 16
+    first, second = sorted(f"{name}:0@{TASKS[2]}" for name in names)
+    plan = Plan("mine", {first: 1.0, second: 2.0}, partition_bytes={first: 8192, second: 0})
+    changed, report = rewritten(graph_def, fetches, partition_bytes=4096, plan=json.dumps(plan.to_json()))
+    assert [node.attr["N"].i for node in nodes(changed, SPLIT_OP)] == [2]
+    assert rewritten(graph_def, fetches, plan=json.dumps(plan.to_json()))[1].chunks == 2
+
+
+@pytest.mark.parametrize("value", [-1, 1, 1024, MIN_PARTITION_BYTES - 1])
+def test_a_size_that_is_too_small_is_refused(value):
+    with pytest.raises(TfschedError, match=f"partition_bytes is {value}; give 0 .never cut., or 4096 or more"):
+        Options(partition_bytes=value)

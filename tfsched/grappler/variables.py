@@ -1,0 +1,56 @@
+"""Which variable a node reads or writes, and what it is called across graphs."""
+
+from __future__ import annotations
+
+import re
+
+from tfsched.grappler.graph import GraphView
+from tfsched.grappler.op_types import op_def
+
+# (task, shared name): what two graphs of the same cluster call the same variable by.
+VariableKey = tuple[str, str]
+
+# Reference variables are their own reads.
+REFERENCES = {"Variable", "VariableV2"}
+HANDLES = {"VarHandleOp"}
+
+# Hand their first input on, value and shape.
+PASSING_ON = {"Identity", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics"}
+
+# What changes a variable, which is always the first input.
+_UPDATE = re.compile(
+    r"(Resource)?(Sparse)?Apply[A-Z]|Assign((Add|Sub)?VariableOp|Add|Sub)?$|(Resource)?Scatter(?!Nd$|NdNon)[A-Z]"
+)
+
+
+def is_update(op: str) -> bool:
+    """Whether ops of this type change the variable that is their first input."""
+    return _UPDATE.match(op) is not None
+
+
+def is_stateless(view: GraphView, number: int) -> bool:
+    """Whether the node's op is known to do nothing but compute its outputs."""
+    definition = op_def(view.nodes[number], view.graph.library)
+    return definition is not None and not definition.is_stateful
+
+
+def variable_behind(view: GraphView, number: int) -> int | None:
+    """The node of the variable whose handle, reference or value node ``number`` puts out; None if it is none."""
+    seen = set()
+    read = False
+    while number >= 0 and number not in seen:
+        seen.add(number)
+        op = view.nodes[number].op
+        if op in HANDLES or op in REFERENCES:
+            return number
+        if op not in PASSING_ON and (op != "ReadVariableOp" or read):
+            return None
+        read = read or op == "ReadVariableOp"
+        number = view.data_inputs[number][0].source
+    return None
+
+
+def key_of(view: GraphView, variable: int) -> VariableKey:
+    """The key of a variable's node: its task, and its shared name or else its own."""
+    node = view.nodes[variable]
+    return view.tasks[variable], node.attr["shared_name"].s.decode() or node.name
