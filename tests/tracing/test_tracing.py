@@ -98,6 +98,34 @@ def test_a_plan_from_a_trace_is_what_the_pass_enforces(trace, tmp_path):
     assert [row["name"] + "@" + row["to"] for row in sent] == sorted(trace.links, reverse=True)
 
 
+def test_transfers_in_chunks_are_one_transfer_and_a_plan_says_their_sizes(trace):
+    names = sorted(trace.links)
+    plan = Plan("sizes", dict.fromkeys(names, 1.0), partition_bytes={names[0]: 4096, names[1]: 0})
+    with tf.Graph().as_default():
+        loss = model()
+        options = tfsched.Options(plan=json.dumps(plan.to_json()), partition_bytes=8192, strict=True, credit_bytes=1)
+        config = tfsched.session_config(options, tf1.ConfigProto(operation_timeout_in_ms=60_000))
+        with tf1.Session(target(), config=config) as session:
+            session.run(tf1.global_variables_initializer())
+            session.run(loss)
+            cut = trace_steps(session, loss, steps=2)
+    assert cut.links == trace.links
+    assert cut.sizes == trace.sizes
+    assert not any("tfsched" in name for name, _, _, _ in cut.nodes)
+    assert {name: inputs for name, _, _, inputs in cut.nodes} == {name: inputs for name, _, _, inputs in trace.nodes}
+    for step in cut.steps:
+        rows = sorted((row["rank"], row["name"], row["bytes"]) for row in step.sends if row["rank"] >= 0)
+        assert [rank for rank, _, _ in rows] == list(range(4 + 1 + 2 * (LAYERS - 2)))
+        chunks = [
+            (name.partition("#")[2], size) for _, name, size in rows if name.startswith(names[0].partition("@")[0] + "#")
+        ]
+        assert chunks == [(f"{number}/4", 4096) for number in range(4)]
+        for name, (requested, arrived) in step.transfers.items():
+            sends = [row for row in step.sends if row["name"].partition("#")[0] + "@" + row["to"] == name]
+            assert requested <= min(row["released_us"] for row in sends)
+            assert arrived >= max(row["started_us"] for row in sends)
+
+
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 def test_a_saved_trace_is_the_same_trace(trace, tmp_path, name):
     path = str(tmp_path / name)

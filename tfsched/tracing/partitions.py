@@ -9,7 +9,7 @@ from tensorflow.core.framework import graph_pb2
 
 from tfsched.grappler.graph import split_input, task_of
 from tfsched.grappler.proxies import strip_proxies
-from tfsched.grappler.transfers import PROXY_OP
+from tfsched.grappler.transfers import PROXY_OP, SPLIT_OP
 
 _SENDS = {"_Send", "_HostSend"}
 _RECVS = {"_Recv", "_HostRecv"}
@@ -29,7 +29,7 @@ def key_of(node: Any) -> Key:
 
 
 def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
-    """Undoes the partitioning, and tfsched's own proxies with it.
+    """Undoes the partitioning, and tfsched's own proxies and chunks with it.
 
       before                                       after
 
@@ -40,7 +40,7 @@ def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
       partitions: GraphDefs, one a device, as ``RunMetadata.partition_graphs`` has them.
 
     Returns:
-      A placed GraphDef, and for each transfer between tasks its name in Plans.
+      A placed GraphDef, and for each tensor between tasks its transfer's name in Plans: one for all chunks of a transfer.
     """
     sent: dict[Key, str] = {}
     received: dict[str, Key] = {}
@@ -55,7 +55,7 @@ def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
                 received[node.name] = key_of(node)
             else:
                 nodes.append(node)
-                if node.op == PROXY_OP:
+                if node.op in (PROXY_OP, SPLIT_OP):
                     behind[node.name] = node.input[0]
     graph = graph_pb2.GraphDef()
     for node in nodes:

@@ -89,7 +89,9 @@ class Recorder:
             return
         for key, name in self._names.items():
             if key.tensor_name == match["tensor"] and match["receiver"].startswith(task_of(key.recv_device)):
-                step.transfers[name] = (begin, begin + duration)
+                # Of a transfer in chunks, from the first request to the last arrival.
+                first, last = step.transfers.get(name, (begin, begin + duration))
+                step.transfers[name] = (min(first, begin), max(last, begin + duration))
                 return
 
     def _note_sizes(self, stats: Any) -> None:
