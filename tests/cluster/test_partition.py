@@ -1,0 +1,82 @@
+"""Transfers in chunks between real processes: the same bits, ranks in order, another size of chunks in the next session."""
+
+import pytest
+
+from .cluster import STOCK, Cluster
+
+pytestmark = pytest.mark.timeout(180)
+# What the sums add up in which order must depend on nothing: oneDNN chooses by the number of idle threads.
+FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+# A busy machine can be slower than the usual 5 ms; the order is to be seen where nothing is given up.
+PATIENT = {**FIXED, "TFSCHED_GRACE_US": "30e6"}
+LAYER_BYTES = 96 * 96 * 4
+
+
+@pytest.fixture(scope="module")
+def stock():
+    """A cluster without tfsched."""
+    with Cluster(ps=2, protocol=STOCK, environment=dict.fromkeys(("ps0", "ps1", "worker0"), FIXED)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def ordered():
+    """The same with tfsched in every task."""
+    with Cluster(ps=2, environment=dict.fromkeys(("ps0", "ps1", "worker0"), PATIENT)) as cluster:
+        yield cluster
+
+
+def train(cluster, sizes, **arguments):
+    return cluster.call("worker0", "partition.train", sizes=sizes, limit_s=120, **arguments)
+
+
+@pytest.mark.parametrize("use_resource", [True, False], ids=["resource", "reference"])
+def test_another_size_needs_another_session_and_nothing_else(stock, ordered, use_resource):
+    wanted = train(stock, [None], steps=10, use_resource=use_resource)
+    got = train(ordered, [4096, 10_000], steps=5, use_resource=use_resource)
+    assert (got["losses"], got["variables"]) == (wanted["losses"], wanted["variables"])
+    assert len(set(got["losses"])) == 10
+    # 6 weights of 9 chunks, then of 4.
+    assert [f"in {6 * chunks} chunks" in report for chunks, report in zip((9, 4), got["reports"], strict=True)] == [
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("policy", ["tictac", "fifo"])
+def test_chunks_leave_as_their_ranks_say(ordered, policy):
+    before = len(ordered.call("ps0", "common.transfers"))
+    train(ordered, [4096], steps=3, policy=policy)
+    stats = ordered.wait_idle("ps0")
+    assert stats["step_asides"] == 0
+    rows = [one for one in ordered.call("ps0", "common.transfers")[before:] if "#" in one["name"]]
+    steps = {}
+    for row in rows:
+        steps.setdefault((row["step_id"], row["to"]), []).append(row)
+    assert len(steps) == 3
+    for step in steps.values():
+        names = {row["name"].partition("#")[0] for row in step}
+        assert len(names) == 6  # parameter servers take turns: the weights are on one, the biases on the other
+        assert len(step) == 6 * 9
+        assert sum(row["bytes"] for row in step) == 6 * LAYER_BYTES
+        assert max(row["bytes"] for row in step) <= 4096
+        for name in names:
+            parts = sorted((row["rank"], row["name"]) for row in step if row["name"].startswith(name + "#"))
+            assert [part for _, part in parts] == [f"{name}#{number}/9" for number in range(9)]
+            assert [rank for rank, _ in parts] == list(range(parts[0][0], parts[0][0] + 9))
+        if policy == "tictac":
+            ranks = [row["rank"] for row in step]  # in the order of their starts
+            assert ranks == sorted(ranks)
+
+
+def test_a_stock_worker_gets_whole_tensors():
+    with Cluster(ps=1, workers=2, protocols={"worker1": STOCK}) as cluster:
+        session = {"options": {"partition_bytes": 4096, "strict": True}, "layers": 3}
+        cluster.call("worker0", "common.open_session", device="/job:worker/task:1", **session)
+        losses = cluster.call("worker0", "common.run", count=3)
+        assert len(set(losses)) == 3
+        rows = cluster.call("ps0", "common.transfers")
+        assert {"#" in row["name"] for row in rows if row["rank"] >= 0} == {False}
+        cluster.call("worker0", "common.open_session", name="own", **session)
+        assert cluster.call("worker0", "common.run", name="own", count=3) == losses
+        assert any("#" in row["name"] for row in cluster.call("ps0", "common.transfers"))
