@@ -35,10 +35,8 @@ def train(task, sizes, steps, init=True, use_resource=True, policy="tictac"):
         draw = np.random.RandomState(3)
         feeds = [draw.randn(4, 96).astype(np.float32) for _ in range(steps * len(sizes))]
     for number, size in enumerate(sizes):
-        options = (
-            None if size is None else {"partition_bytes": size, "policy": policy, "credit_bytes": 20_000, "strict": True}
-        )
-        with v1.Session(task.target, graph=graph, config=common.session_config(task, options if size else None)) as session:
+        options = size and {"partition_bytes": size, "policy": policy, "credit_bytes": 20_000, "strict": True}
+        with v1.Session(task.target, graph=graph, config=common.session_config(task, options)) as session:
             if init and number == 0:
                 session.run(initializer)
             for value in feeds[number * steps : (number + 1) * steps]:
