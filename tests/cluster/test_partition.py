@@ -67,6 +67,29 @@ def test_chunks_leave_as_their_ranks_say(ordered, policy):
             assert ranks == sorted(ranks)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "arguments"),
+    [
+        ("in_graph", {}),
+        ("functions", {}),
+        ("branches", {"version": 1}),
+        ("branches", {"version": 2}),
+        ("loops", {"version": 1}),
+        ("edges", {}),
+        ("feeds_and_fetches", {}),
+        ("partial_runs", {}),
+    ],
+)
+def test_graphs_of_every_kind(stock, ordered, scenario, arguments):
+    before = len(ordered.call("ps0", "common.transfers"))
+    options = {"partition_bytes": 4096, "strict": True}
+    pending = stock.submit("worker0", f"graphs.{scenario}", options=None, **arguments)
+    assert ordered.call("worker0", f"graphs.{scenario}", options=options, **arguments) == pending.result()
+    rows = ordered.call("ps0", "common.transfers")[before:]
+    assert {row["bytes"] for row in rows if "#" in row["name"]} == {4096}  # all are matrices of 16 kB
+    assert ordered.wait_idle("ps0")["queue_depth"] == 0
+
+
 def test_a_stock_worker_gets_whole_tensors():
     with Cluster(ps=1, workers=2, protocols={"worker1": STOCK}) as cluster:
         session = {"options": {"partition_bytes": 4096, "strict": True}, "layers": 3}
