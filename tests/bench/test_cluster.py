@@ -13,6 +13,7 @@ from tfsched.bench import BenchConfig, BenchError, run
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.command import trace_model
 from tfsched.bench.links import Link
+from tfsched.tracing.timeline import timeline
 
 NONE = Link("none", None)
 
@@ -93,6 +94,16 @@ def test_trace_of_a_model():
     assert trace.receivers()
     with pytest.raises(BenchError, match="one setting"):
         trace_model(toy(settings=["vanilla", "tio"]))
+
+
+def test_a_trace_of_training_shows_what_is_pushed():
+    trace = trace_model(toy(settings=["tio"], phase="train", quiet=True))
+    events = timeline(trace)["traceEvents"]
+    tracks = {event["args"]["name"].rstrip(" 0123456789") for event in events if event["name"] == "thread_name"}
+    assert {"pull receiving", "push receiving", "pull sending", "push sending"} <= tracks
+    assert not any("background" in track for track in tracks)
+    pushed = [row for row in trace.steps[-1].sends if "/job:worker/" in row["from"]]
+    assert sum(row["bytes"] for row in pushed) >= 3 * 256 * 256 * 4
 
 
 def build(cluster: Cluster, phase: str = "forward") -> None:

@@ -13,7 +13,8 @@ from graphs import PS0, WORKER, target
 
 import tfsched
 from tfsched.ordering import Plan
-from tfsched.tracing import StepTrace, TraceError, load_trace, plan_from_trace, trace_steps
+from tfsched.tracing import StepTrace, TracedStep, TraceError, load_trace, plan_from_trace, trace_steps
+from tfsched.tracing.directions import direction, own_step_id
 from tfsched.tracing.script import trace_script
 from tfsched.tracing.timeline import timeline
 
@@ -134,16 +135,12 @@ def test_a_saved_trace_is_the_same_trace(trace, tmp_path, name):
 
 
 def test_service_times_of_a_link_add_up_to_its_busy_time():
-    from tfsched.tracing import TracedStep
-
     step = TracedStep(0, 100, {}, {"a": (0, 30), "b": (5, 50), "c": (80, 90)})
     assert step.service_times_us({"a": "x", "b": "x", "c": "x"}) == {"a": 30.0, "b": 20.0, "c": 10.0}
     assert step.service_times_us({"a": "x", "b": "y", "c": "x"}) == {"a": 30.0, "b": 45.0, "c": 10.0}
 
 
 def test_transfers_of_a_link_take_time_by_their_bytes():
-    from tfsched.tracing import TracedStep
-
     slow = TracedStep(0, 200, {}, {"a": (0, 90), "b": (0, 180), "c": (0, 7)})
     # a and b are seen to arrive together: b's own service time is nothing.
     fast = TracedStep(0, 100, {}, {"a": (0, 60), "b": (0, 60), "c": (0, 5)})
@@ -165,8 +162,44 @@ def test_a_timeline_is_valid_and_no_track_overlaps_itself(trace):
     for spans in tracks.values():
         spans.sort()
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
-    kinds = {name.split()[0] for name in names.values()}
-    assert {"ops", "receiving", "sending", "queued"} <= kinds
+    kinds = {name.rstrip(" 0123456789") for name in names.values()}
+    assert {"compute", "pull receiving", "pull sending", "pull queued"} <= kinds
+    assert not any(kind.startswith("background") for kind in kinds)
+
+
+def test_a_timeline_tells_pulls_pushes_and_background_updates_apart():
+    ps, worker = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
+
+    def send(step_id: int, sender: str, receiver: str, size_bytes: int, begin: int) -> dict[str, object]:
+        times = {"requested_us": begin, "ready_us": begin, "started_us": begin + 10, "released_us": begin + 20}
+        ends = {"from": sender, "to": receiver, "step_id": step_id}
+        return {"name": "x:0", "bytes": size_bytes, "rank": 0, "dropped": 0, **ends, **times}
+
+    nodes = [("layer", "MatMul", worker + "/device:CPU:0", []), ("hold", "TfschedWait", ps + "/device:CPU:0", [])]
+    sends = [
+        send(7, ps, worker, 4000, 0),
+        send(9, ps, worker, 0, 20),  # the background's acknowledgement
+        send(7, worker, ps, 16, 40),
+        send(9, worker, ps, 4000, 60),
+    ]
+    step = TracedStep(0, 100, {"layer": (0, 50), "hold": (0, 5)}, {"r:0@w": (0, 30), "g:0@p": (50, 90)}, sends)
+    links = {"r:0@w": f"{ps}>{worker}", "g:0@p": f"{worker}>{ps}"}
+    drawn = timeline(StepTrace(nodes, {}, links, [step]))["traceEvents"]
+    processes = {event["pid"]: event["args"]["name"] for event in drawn if event["name"] == "process_name"}
+    tracks = {(processes[event["pid"]], event["args"]["name"]) for event in drawn if event["name"] == "thread_name"}
+    assert tracks == {
+        *((worker, name) for name in ("compute", "pull receiving", "push queued", "push sending")),
+        *((worker, name) for name in ("background push queued", "background push sending")),
+        *((ps, name) for name in ("barrier", "push receiving", "pull queued", "pull sending")),
+        *((ps, name) for name in ("background pull queued", "background pull sending")),
+    }
+
+
+def test_directions_go_by_the_job():
+    ps, worker, second = "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
+    pairs = [(ps, worker), (worker, ps), (worker, second), (ps, ps), ("", worker)]
+    assert [direction(*pair) for pair in pairs] == ["pull", "push", "transfer", "transfer", "transfer"]
+    assert own_step_id([{"from": worker, "to": ps, "bytes": 9, "step_id": 1}]) is None
 
 
 @pytest.mark.parametrize(

@@ -150,13 +150,15 @@ class Chief:
         return {"plan": path}
 
     def _do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
-        """Traces steps of an open session and saves the trace."""
-        import tfsched
+        """Traces steps of an open session and saves the trace, the last step's background update included."""
+        from tfsched.tracing.tracer import Recorder
 
         opened, built = self._sessions[session]
-        trace = tfsched.trace_steps(opened, built.fetches["step"], steps)
+        recorder = Recorder()
+        for _ in range(steps):
+            recorder.run(opened.run, built.fetches["step"])
         self._drain(session)
-        trace.save(path)
+        recorder.finish(opened).save(path)
         return {}
 
     def _do_sample(self, session: str) -> dict[str, Any]:

@@ -7,16 +7,25 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfsched.grappler.graph import task_of
+from tfsched.tracing.directions import direction, own_step_id
 from tfsched.tracing.step_trace import StepTrace
 
 
 def timeline(trace: StepTrace) -> dict[str, Any]:
     """The trace as a Trace Event Format object.
 
-    One process a task. Its tracks: "ops" (as many as ran at once), "receiving" (one a concurrent transfer, from request to
-    arrival) and, for senders with the scheduler, "queued" (ready to start) and "sending" (start to release).
+    One process a task. Its tracks, each as often as its spans overlap:
+
+    * "compute": ops; "barrier": the ops of tfsched that wait for or start a background update;
+    * "pull receiving", "push receiving": transfers as the receiver sees them, from request to arrival;
+    * of senders with the scheduler, "pull queued" and "push queued" (ready to start), "pull sending" and "push sending"
+      (start to release), and the same with "background" in front for what an earlier or this step's background update moves.
+
+    Pulls come from a task of job "ps", pushes go to one; other transfers are called "transfer".
     """
-    task_of_node = {name: task_of(device) for name, _, device, _ in trace.nodes}
+    nodes = {
+        name: (task_of(device), "barrier" if op.startswith("Tfsched") else "compute") for name, op, device, _ in trace.nodes
+    }
     spans: dict[tuple[str, str], list[tuple[int, int, str, dict[str, Any]]]] = {}
 
     def add(task: str, track: str, start: int, end: int, name: str, **args: Any) -> None:
@@ -24,18 +33,24 @@ def timeline(trace: StepTrace) -> dict[str, Any]:
 
     for step in trace.steps:
         for name, (start, duration) in step.ops.items():
-            task = task_of_node.get(name)
-            if task is not None:
-                add(task, "ops", start, start + duration, name)
+            if name in nodes:
+                task, track = nodes[name]
+                add(task, track, start, start + duration, name)
         for name, (requested, arrived) in step.transfers.items():
             link = trace.links.get(name, "")
-            add(link.partition(">")[2], "receiving", requested, arrived, name, bytes=trace.sizes.get(name), link=link)
+            sender, _, receiver = link.partition(">")
+            track = f"{direction(sender, receiver)} receiving"
+            add(receiver, track, requested, arrived, name, bytes=trace.sizes.get(name), link=link)
+        own = own_step_id(step.sends)
         for row in step.sends:
-            detail = {"bytes": row["bytes"], "rank": row["rank"], "to": row["to"]}
+            detail = {"bytes": row["bytes"], "rank": row["rank"], "to": row["to"], "step_id": row.get("step_id")}
+            kind = direction(row["from"], row["to"])
+            if own is not None and row.get("step_id") != own:
+                kind = f"background {kind}"
             if row["rank"] >= 0:
-                add(row["from"], "queued", row["ready_us"], row["started_us"], row["name"], **detail)
+                add(row["from"], f"{kind} queued", row["ready_us"], row["started_us"], row["name"], **detail)
             if row["released_us"] >= 0:
-                add(row["from"], "sending", row["started_us"], row["released_us"], row["name"], **detail)
+                add(row["from"], f"{kind} sending", row["started_us"], row["released_us"], row["name"], **detail)
     return {"traceEvents": list(_events(spans, trace)), "displayTimeUnit": "ms"}
 
 

@@ -12,6 +12,7 @@ from tfsched.errors import TfschedError
 from tfsched.grappler.graph import split_input, task_of
 from tfsched.ops.control import transfers as read_transfers
 from tfsched.tracing import partitions
+from tfsched.tracing.directions import direction
 from tfsched.tracing.step_trace import StepTrace, TracedStep
 
 # "[1.0MB] [2.3Gb/s] edge_21_conv1/ReadVariableOp from /job:ps/... to /job:worker/..."; the rate is left out for quick ones.
@@ -117,13 +118,21 @@ class Recorder:
         return StepTrace(nodes, sizes, links, self._steps, tf.__version__)
 
     def _add_sends(self, session: Any) -> None:
-        tasks = {task_of(key.send_device) for key in self._names}
+        # Receivers as well: what a background update pushes is in no partition of the step's own graph.
+        tasks = {task_of(device) for key in self._names for device in (key.send_device, key.recv_device)}
         for task in sorted(tasks):
             try:
                 rows = read_transfers(session, task)
             except TfschedError:
                 continue  # a stock task: it has no scheduler to ask
-            for step in self._steps:
+            for number, step in enumerate(self._steps):
+                following = self._steps[number + 1 :]
+                until_us = following[0].start_us if following else float("inf")
                 step.sends.extend(
-                    row for row in rows if row["from"] == task and step.start_us <= row["started_us"] <= step.end_us
+                    row
+                    for row in rows
+                    if row["from"] == task
+                    and step.start_us <= row["started_us"] < until_us
+                    # After the step's end only what a background update pushes is still a step's; the rest is others'.
+                    and (row["started_us"] <= step.end_us or direction(row["from"], row["to"]) == "push")
                 )
