@@ -16,6 +16,15 @@ def test_every_model_of_the_documentation_exists():
     }
 
 
+def test_a_perceptron_of_any_size():
+    built = graphs.build_step(find_model("mlp5x20"), "train", 2, ps=2, workers=1)
+    assert built.variable_bytes == 5 * 20 * 20 * 4
+    assert built.bytes_by_device() == {"/job:ps/task:0": 3 * 1600, "/job:ps/task:1": 2 * 1600}
+    for name in ("mlp0x5", "mlp5x0", "mlp5", "mlp5x5x5"):
+        with pytest.raises(BenchError, match="or write mlpLxW"):
+            find_model(name)
+
+
 def test_unknown_model():
     with pytest.raises(BenchError, match="'lenet' is unknown: choose from toy, seq32"):
         find_model("lenet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +66,21 @@ def register_model(
     return register
 
 
+# For benchmarks that need a model of a given size: as many bytes as wanted, in as many transfers.
+_SIZED = re.compile(r"^mlp(?P<layers>[1-9][0-9]{0,2})x(?P<width>[1-9][0-9]{0,3})$")
+
+
 def find_model(name: str) -> Model:
-    """The model of that name."""
-    if name not in MODELS:
-        raise BenchError(f"model {name!r} is unknown: choose from {', '.join(MODELS)}")
-    return MODELS[name]
+    """The model of that name; "mlp8x500" is a perceptron of 8 layers, 500x500 each."""
+    if name in MODELS:
+        return MODELS[name]
+    sized = _SIZED.match(name)
+    if sized is None:
+        raise BenchError(
+            f"model {name!r} is unknown: choose from {', '.join(MODELS)}, or write mlpLxW for L layers of W x W"
+        )
+    layers, width = int(sized["layers"]), int(sized["width"])
+    return Model(name, f"{layers}-layer perceptron, {width}x{width} each", (width,), lambda: _chain(layers, width))
 
 
 def _weights(count: int, width: int) -> list[tf.Variable]:
