@@ -1,7 +1,7 @@
 """What crossing the barrier costs a step by itself: ``python benchmarks/barrier_overhead.py [--variables 1,16,64,256]``.
 
-A chain of 1x1 layers on one parameter server and one worker, all on loopback: nothing to send, nothing to compute, so what is left of
-a step is its fixed cost. Both settings take turns block by block in one run, and a block ends when its last update is applied.
+A chain of 1x1 layers, all tasks on loopback: next to nothing to send or to compute, so what is left of a step is its fixed
+cost. Both settings take turns block by block in one run, and a block ends when its last update is applied.
 
 Columns: median µs of a step with the barrier kept and crossed, what crossing adds, and that by variable. The added cost is
 what has to be saved by overlapping before crossing pays.
@@ -17,7 +17,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from tfsched.bench import BenchConfig, run  # noqa: E402
+from tfsched.bench import BenchConfig, run
 
 
 def main() -> None:
@@ -31,9 +31,7 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=50, help="steps timed together")
     parser.add_argument("--blocks", type=int, default=10)
     args = parser.parse_args()
-    print(
-        f"µs a step, median of {args.blocks} blocks of {args.block} steps; {args.ps} PS, {args.workers} worker(s), loopback\n"
-    )
+    print(f"µs a step, median of {args.blocks} blocks of {args.block} steps; {args.ps} PS, {args.workers} worker(s)\n")
     print("| variables | kept | crossed | added | added a variable |")
     print("|---|---|---|---|---|")
     for variables in map(int, args.variables.split(",")):

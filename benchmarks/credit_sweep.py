@@ -1,12 +1,12 @@
 """Sweeps partition and credit over bandwidths: ``python benchmarks/credit_sweep.py [--bandwidths 100mbit,1gbit,...]``.
 
-All cells of a bandwidth take turns block by block in one run, beside stock TensorFlow and the bounds, so the rows of a table
-can be compared; two tables only by their ratios. The model is a perceptron of layers of 4 MB, with fewer layers on slower links, so
-that a step takes a second or so; the batch makes computing take nearly as long as communicating.
+All cells of a bandwidth take turns block by block in one run, beside stock TensorFlow and the bounds, so the rows of a
+table can be compared; two tables only by their ratios. The model is a perceptron of layers of 4 MB, with fewer layers on
+slower links, so that a step takes a second or so; the batch makes computing take nearly as long as communicating.
 
-Columns: "of lower" is the median step by the lower bound (docs/metrics.md), "x vanilla" stock TensorFlow's median by this one.
-The last table ranks the pairs over all bandwidths by the geometric mean of their median by the best one's: 1.000 would be the
-best pair everywhere. The defaults in tfsched/bench/settings.py are to be chosen from it.
+Columns: "of lower" is the median step by the lower bound (docs/metrics.md), "x vanilla" stock TensorFlow's median by this.
+The last table ranks the pairs over all bandwidths by the geometric mean of their median by the best one's: 1.000 would be
+the best pair everywhere. The defaults in tfsched/bench/settings.py are to be chosen from it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def test_a_perceptron_of_any_size():
     assert built.variable_bytes == 5 * 20 * 20 * 4
     assert built.bytes_by_device() == {"/job:ps/task:0": 3 * 1600, "/job:ps/task:1": 2 * 1600}
     for name in ("mlp0x5", "mlp5x0", "mlp5", "mlp5x5x5"):
-        with pytest.raises(BenchError, match="or write mlpLxW"):
+        with pytest.raises(BenchError, match="or mlpLxW"):
             find_model(name)
 
 

@@ -76,9 +76,7 @@ def find_model(name: str) -> Model:
         return MODELS[name]
     sized = _SIZED.match(name)
     if sized is None:
-        raise BenchError(
-            f"model {name!r} is unknown: choose from {', '.join(MODELS)}, or write mlpLxW for L layers of W x W"
-        )
+        raise BenchError(f"model {name!r} is unknown: choose from {', '.join(MODELS)}, or mlpLxW for L layers of W x W")
     layers, width = int(sized["layers"]), int(sized["width"])
     return Model(name, f"{layers}-layer perceptron, {width}x{width} each", (width,), lambda: _chain(layers, width))
 

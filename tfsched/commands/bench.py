@@ -6,7 +6,7 @@ import dataclasses
 
 from tfsched.commands.flags import CommandFlags, UsageError
 
-MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152"
+MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, mlpLxW (L layers of W x W)"
 
 # Fields of BenchConfig that are not simply the flag of the same name.
 _OTHER = ("models", "json", "plot")
