@@ -1,0 +1,85 @@
+"""The benchmark programs: their choices, and one small run of each."""
+
+import importlib.util
+import json
+import math
+import pathlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_pairs_leave_out_what_a_smaller_credit_would_not_change():
+    sweep = load("credit_sweep")
+    assert sweep.pairs_of("100,400,0", "200,400") == [(100, 200), (100, 400), (400, 400), (0, 200), (0, 400)]
+    assert sweep.pairs_of("900", "200,400") == [(900, 400)]
+
+
+@pytest.mark.parametrize(
+    ("bandwidth_bps", "model"), [(1e8, "mlp4x1000"), (4e8, "mlp10x1000"), (1e9, "mlp24x1000"), (None, "mlp24x1000")]
+)
+def test_slow_links_get_fewer_layers(bandwidth_bps, model):
+    assert load("credit_sweep").model_for(bandwidth_bps) == model
+
+
+def test_names_of_cells_are_settings():
+    sweep = load("credit_sweep")
+    assert sweep.name_of("tio", (0, 9)) == "tio:credit_bytes=9"
+    assert sweep.name_of("tio", (4096, 9)) == "tio:partition_bytes=4096:credit_bytes=9"
+    assert sweep.name_of("bytescheduler", (0, 9)) == "bytescheduler:partition_bytes=0:credit_bytes=9"
+
+
+def test_ranking_weighs_each_bandwidth_the_same():
+    sweep = load("credit_sweep")
+    pairs = [(0, 1), (0, 2)]
+
+    def result(first_s: float, second_s: float) -> dict[str, object]:
+        times = zip(pairs, (first_s, second_s), strict=True)
+        return {"settings": {sweep.name_of("tio", pair): {"median_s": time_s} for pair, time_s in times}}
+
+    ranking = sweep.ranked([result(8.0, 10.0), result(0.2, 0.1)], "tio", pairs)
+    assert [pair for _, pair in ranking] == [(0, 2), (0, 1)]
+    assert [mean for mean, _ in ranking] == pytest.approx([math.sqrt(1.25), math.sqrt(2)])
+
+
+def test_a_small_sweep(tmp_path):
+    path = tmp_path / "sweep.json"
+    printed = run(
+        "credit_sweep",
+        *("--setting", "tio", "--partitions", "0", "--credits", "65536,1000000", "--bandwidths", "unlimited"),
+        *("--link", "none", "--model", "toy", "--batch", "4", "--steps", "2", "--json", str(path)),
+    )
+    (result,) = json.loads(path.read_text())
+    assert list(result["settings"]) == ["vanilla", "tio:credit_bytes=65536", "tio:credit_bytes=1000000"]
+    rows = [line for line in printed.splitlines() if line.startswith("|     whole |")]
+    assert len(rows) == 4  # two cells, and two ranks
+    assert rows[2].endswith("| 1.000 |")
+
+
+def test_the_cost_of_a_setting_on_an_idle_graph():
+    printed = run(
+        "barrier_overhead", *("--variables", "2", "--kept", "vanilla", "--crossed", "tio", "--block", "5", "--blocks", "2")
+    )
+    (row,) = [line for line in printed.splitlines() if line.startswith("| 2 |")]
+    variables, kept_us, crossed_us, added_us, each_us = (float(cell.replace(",", "")) for cell in row.strip("| ").split("|"))
+    assert kept_us > 0 and crossed_us > 0
+    assert added_us == pytest.approx(crossed_us - kept_us, abs=2)
+    assert each_us == pytest.approx(added_us / variables, abs=1)
