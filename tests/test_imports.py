@@ -29,7 +29,7 @@ def rule(libraries: str = "", parts: str = "") -> Rule:
 # A part is a directory or a file of tfsched/; "tfsched" is the public API, that is tfsched/__init__.py. The rules are the
 # four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
 PARTS = {
-    "tfsched": rule(parts="errors version ordering options server grappler ops tracing"),
+    "tfsched": rule(parts="errors version ordering options server grappler ops tracing draining"),
     "errors": rule(),
     "version": rule(),
     "options": rule(parts="errors"),
@@ -37,6 +37,7 @@ PARTS = {
     "ops": rule("tensorflow", "errors"),
     "grappler": rule("tensorflow absl", "ordering options ops errors"),
     "server": rule("tensorflow", "grappler ops errors"),
+    "draining": rule("tensorflow", "grappler errors"),
     "tracing": rule("tensorflow", "ordering options ops errors grappler"),
     "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors options ordering ops tracing"),
     "commands": rule(

@@ -14,6 +14,8 @@ from tfsched.version import __version__
 
 if TYPE_CHECKING:
     from tfsched import ordering as ordering
+    from tfsched.draining import DrainHook as DrainHook
+    from tfsched.draining import drain as drain
     from tfsched.grappler.bridge import install as load
     from tfsched.grappler.config import session_config as session_config
     from tfsched.ops.configure import configure as configure
@@ -36,18 +38,22 @@ _API = {
     "configure": "tfsched.ops.configure",
     "stats": "tfsched.ops.control",
     "transfers": "tfsched.ops.control",
+    "drain": "tfsched.draining",
+    "DrainHook": "tfsched.draining",
     "load": "tfsched.grappler.bridge",
 }
 
 # A list that tools can read; a test holds it equal to _API.
 __all__ = [
     "PROTOCOL",
+    "DrainHook",
     "Options",
     "Server",
     "StepTrace",
     "TfschedError",
     "__version__",
     "configure",
+    "drain",
     "load",
     "ordering",
     "session_config",

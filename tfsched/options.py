@@ -35,6 +35,9 @@ class Options:
         which then only orders transfers that the plan does not name. "" for none.
       plugin: path of a Python file that registers orderings, imported where the pass runs. "" for none.
       seed: for orderings that draw random numbers.
+      barrier: True ends a step when its updates are applied, as TensorFlow does. False ends it when its gradients exist:
+        they are pushed and applied in the background, and the next step reads each variable behind its own update, so the
+        values stay the same. docs/barrier.md says what keeps the barrier all the same.
       strict: fail the step with the reason where the pass would otherwise step aside and warn once.
     """
 
@@ -45,6 +48,7 @@ class Options:
     plan: str = ""
     plugin: str = ""
     seed: int = 0
+    barrier: bool = True
     strict: bool = False
 
     def __post_init__(self) -> None:

@@ -136,6 +136,7 @@ def test_doctor_sees_a_real_transfer_go_through_the_scheduler():
     assert result.returncode == 0, result.stdout
     assert checks["pass"]["ok"] and "4 transfers ordered" in checks["pass"]["detail"]
     assert checks["transfers"]["ok"]
+    assert checks["barrier"]["ok"] and "4 of 4" in checks["barrier"]["detail"]
 
 
 def test_doctor_says_what_to_do_without_the_library():

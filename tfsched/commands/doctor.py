@@ -117,7 +117,7 @@ def _real_step() -> Iterator[Check]:
     """A step of a real cluster of two processes: did the pass run, did its transfers go through the scheduler?"""
     import tensorflow as tf
 
-    from tfsched import Options, Server, session_config, stats
+    from tfsched import Options, Server, drain, session_config, stats
     from tfsched.errors import TfschedError
     from tfsched.grappler.bridge import pass_stats
 
@@ -151,6 +151,11 @@ def _real_step() -> Iterator[Check]:
             with tf.device("/job:worker/task:0"):
                 total = tf.add_n([tf.reduce_sum(variable.read_value() + 1.0) for variable in variables])
             initialize = tf1.global_variables_initializer()
+            with tf.device("/job:worker/task:0"):
+                # 1 everywhere, but nobody can know without the value.
+                ones = [tf.sign(tf.abs(variable.read_value()) + 1.0) for variable in variables]
+                optimizer = tf1.train.GradientDescentOptimizer(1.0)
+                train = optimizer.apply_gradients(list(zip(ones, variables, strict=True)))
         base = tf1.ConfigProto(operation_timeout_in_ms=_TIMEOUT_S * 1000)
         options = Options(ordering="tio", strict=True)
         with tf1.Session(worker.target, graph=graph, config=session_config(options, base)) as session:
@@ -159,6 +164,14 @@ def _real_step() -> Iterator[Check]:
             session.run(total)
             moved = stats(session, "/job:ps/task:0")["tasks"] - before
         seen = pass_stats()
+        options = Options(barrier=False)
+        with tf1.Session(worker.target, graph=graph, config=session_config(options, base)) as session:
+            for _ in range(_CROSSING_STEPS):
+                session.run(train)
+            drain(session, _TIMEOUT_S)
+            # Each step takes 1 from every element.
+            trained = all((session.run(variable) == -_CROSSING_STEPS).all() for variable in variables)
+        crossed = pass_stats()
     except (tf.errors.OpError, TfschedError, OSError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         yield Check("a step of two processes", False, text, "see docs/troubleshooting.md, 'doctor fails at the real step'")
@@ -178,6 +191,15 @@ def _real_step() -> Iterator[Check]:
         f"{moved} went through the sender's scheduler",
         f"does the sending task use protocol=tfsched.PROTOCOL? its process must also import tfsched ({sys.executable})",
     )
+    yield Check(
+        "barrier",
+        trained and crossed.crossing == len(variables),
+        f"{crossed.crossing} of {len(variables)} variables updated in the background, {'rightly' if trained else 'wrongly'}",
+        f"see docs/barrier.md; what the pass said: {crossed.last_error or crossed.last_report}",
+    )
+
+
+_CROSSING_STEPS = 3
 
 
 def _namespaces() -> Check:

@@ -23,7 +23,11 @@ _UNCHANGED, _CHANGED = 0, 1
 
 @dataclasses.dataclass
 class PassStats:
-    """What the pass did in this process: graphs seen, graphs rewritten, transfers ordered, errors; the last error's text."""
+    """What the pass did in this process: graphs seen, graphs rewritten, transfers ordered, errors; the last error's text.
+
+    Of the last training graph with ``barrier=False``: how many variables are ``crossing`` the barrier, and for those
+    ``kept`` in the step, why.
+    """
 
     graphs: int = 0
     rewritten: int = 0
@@ -31,11 +35,15 @@ class PassStats:
     errors: int = 0
     last_error: str = ""
     last_report: str = ""
+    crossing: int = 0
+    kept: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 _STATS = PassStats()
 _LOCK = threading.Lock()
 _WARNED: set[str] = set()
+# Client -> the task that runs its background updates. The pass runs where the session's master is, so it has seen them all.
+_HOMES: dict[str, str] = {}
 _API: Any = None
 
 
@@ -69,12 +77,15 @@ def _run(data: int, size: int, sink: int) -> int:
         )
         parameters = parameters_of(config)
         strict = parameters.get("strict") is True
+        client = str(parameters.pop("client", ""))
         fetches = list(request.collection_def["fetch"].node_list.value)
         keep = list(request.collection_def["keep"].node_list.value)
         feeds = list(request.collection_def["feed"].node_list.value)
         capable = {task_of(device) for device in request.collection_def["capable"].node_list.value}
+        home = _HOMES.get(client, "")
         try:
-            graph, report = rewrite(request.graph_def, Options.from_parameters(parameters), fetches, keep, feeds, capable)
+            options = Options.from_parameters(parameters)
+            graph, report = rewrite(request.graph_def, options, fetches, keep, feeds, capable, client, home)
         except Exception as error:  # whatever it is, the step must run as if we were not there
             _note_error(error, strict)
             if not strict:
@@ -87,7 +98,13 @@ def _run(data: int, size: int, sink: int) -> int:
             if graph is not None:
                 _STATS.rewritten += 1
                 _STATS.ordered += report.ordered
-            if report.ordered or report.unordered:
+            if report.crossing:
+                _HOMES[client] = report.home
+                _STATS.crossing = len(report.crossing)
+            if report.crossing or report.kept:
+                _STATS.kept = dict(report.kept)
+                _say_what_stays(report.kept)
+            if report.ordered or report.unordered or report.crossing:
                 _STATS.last_report = explain(report)
                 logging.vlog(1, "tfsched: %s", _STATS.last_report)
         if graph is None:
@@ -97,6 +114,16 @@ def _run(data: int, size: int, sink: int) -> int:
     except BaseException as error:
         _note_error(error, strict)
         return _UNCHANGED
+
+
+def _say_what_stays(kept: dict[str, str]) -> None:
+    """Says once of each reason which variables' updates stay in the step. Called with the lock held."""
+    for reason in sorted(set(kept.values())):
+        names = sorted(name for name, why in kept.items() if why == reason)
+        text = f"tfsched: {len(names)} variables are updated within the step because {reason}: {', '.join(names)}"
+        if text not in _WARNED:
+            _WARNED.add(text)
+            logging.info(text)
 
 
 def _put(sink: int, graph: graph_pb2.GraphDef) -> None:

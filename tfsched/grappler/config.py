@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ from tensorflow.core.protobuf import rewriter_config_pb2
 
 from tfsched.errors import TfschedError
 from tfsched.grappler.bridge import install
+from tfsched.grappler.closing import drain_at_close
 from tfsched.grappler.rewrite import load_plan
 from tfsched.options import Options
 
@@ -49,6 +51,15 @@ def session_config(options: Options | None = None, base: Any = None) -> Any:
         if optimizer.name == OPTIMIZER:
             del rewrite.custom_optimizers[position]
     optimizer = rewrite.custom_optimizers.add(name=OPTIMIZER)
+    if not options.barrier:
+        if config.isolate_session_state:
+            raise TfschedError(
+                "The base config has isolate_session_state set, and updates cannot run in the background of a session with "
+                "variables of its own; clear it, or use Options(barrier=True)."
+            )
+        drain_at_close()
+        # Sessions made from one config are one trainer: they wait for each other's updates, and for nobody else's.
+        optimizer.parameter_map["client"].s = uuid.uuid4().hex.encode()
     for key, value in options.to_parameters().items():
         attr = optimizer.parameter_map[key]
         if isinstance(value, bool):

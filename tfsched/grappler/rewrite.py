@@ -9,7 +9,7 @@ from typing import Any
 
 from tfsched import ordering as orderings
 from tfsched.errors import TfschedError
-from tfsched.grappler import dags, partition, proxies, pushes, ranks
+from tfsched.grappler import barrier, dags, partition, proxies, pushes, ranks
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
 from tfsched.grappler.variables import VariableKey
@@ -30,6 +30,10 @@ class Report:
       cut: how many of the ordered leave as chunks, and ``chunks`` how many chunks these are.
       whole: reason -> how many ordered transfers leave whole although chunks were asked for.
       variable_ranks: variable, as (task, shared name) -> the rank with which it is pulled.
+      crossing: names of the variables that are updated in the background.
+      kept: name of a variable whose update stays in the step although ``barrier=False`` -> why.
+      home: the task that runs the background function; "" if the graph has none.
+      drains: the step begins by waiting for the background updates.
     """
 
     ordered: int = 0
@@ -39,6 +43,10 @@ class Report:
     chunks: int = 0
     whole: dict[str, int] = dataclasses.field(default_factory=dict)
     variable_ranks: dict[VariableKey, int] = dataclasses.field(default_factory=dict)
+    crossing: list[str] = dataclasses.field(default_factory=list)
+    kept: dict[str, str] = dataclasses.field(default_factory=dict)
+    home: str = ""
+    drains: bool = False
 
     def count(self, transfers: Iterable[Transfer], ranked: Collection[ranks.Ranked], whole: dict[str, int]) -> None:
         """Fills in the numbers."""
@@ -54,8 +62,10 @@ def rewrite(
     keep: Iterable[str] = (),
     feeds: Iterable[str] = (),
     capable: Collection[str] | None = None,
+    client: str = "",
+    home: str = "",
 ) -> tuple[Any | None, Report]:
-    """Orders the transfers of a placed graph.
+    """Moves updates behind the step's end where the options say so, and orders the transfers of a placed graph.
 
     Running it on its own output gives the same graph again.
 
@@ -65,43 +75,92 @@ def rewrite(
       fetches: names of the tensors and nodes that the step is run for; empty means all nodes.
       keep: names of further nodes that the step runs.
       feeds: names of the tensors that the step is given; what they were made from does not run.
-      capable: the tasks whose processes know the proxy op; None means all.
+      capable: the tasks whose processes know tfsched's ops; None means all.
+      client: who trains, for background updates: sessions of one client see each other's last finished step. "" stands for
+        the task that runs the updates.
+      home: where the client's updates run in the background, if an earlier graph made it so.
 
     Returns:
-      The rewritten GraphDef, or None where there is nothing to order, and the report.
+      The rewritten GraphDef, or None where there is nothing to do, and the report.
 
     Raises:
       ValueError: the ordering, plan or plugin cannot be used; the message says why.
     """
+    step = _Step(list(fetches), list(keep), list(feeds), capable)
     report = Report()
     bare = proxies.strip_proxies(graph)
-    had_proxies = bare is not graph
+    changed = bare is not graph
     graph = bare
-    if options.ordering == "none" or not is_placed(graph):
-        return (graph if had_proxies else None), report
-    view = GraphView(graph)
-    names = [split_input(name)[0] for name in fetches]
-    needed = view.ancestors([*names, *keep], [split_input(name)[0] for name in feeds]) if names else [True] * len(view.nodes)
+    crossing = None
+    if not options.barrier and not barrier.has_crossed(graph):
+        crossing = _cross(GraphView(graph), step, client, home, report)
+        changed = changed or crossing is not None or report.drains
+    plan = load_plan(options.plan) if options.plan else None
+    if options.ordering != "none" and is_placed(graph):
+        changed = _order_transfers(GraphView(graph), step, options, plan, report) or changed
+    if crossing is not None:
+        if options.ordering != "none":
+            report.pushes += len(pushes.tag_pushes(GraphView(crossing.body), options, report.variable_ranks, plan, capable))
+        barrier.finish(graph, crossing)
+    return (graph if changed else None), report
+
+
+@dataclasses.dataclass
+class _Step:
+    """What a graph is run for, and where: arguments of :func:`rewrite`."""
+
+    fetches: list[str]
+    keep: list[str]
+    feeds: list[str]
+    capable: Collection[str] | None
+
+    def needed(self, view: GraphView) -> list[bool]:
+        """Per node whether the step runs it."""
+        if not self.fetches:
+            return [True] * len(view.nodes)
+        fed = [split_input(name)[0] for name in self.feeds]
+        return view.ancestors([*(split_input(name)[0] for name in self.fetches), *self.keep], fed)
+
+    def numbers(self, view: GraphView, names: list[str]) -> set[int]:
+        """The numbers of the named nodes, or of the nodes of the named tensors."""
+        return {view.index[name] for name in (split_input(text)[0] for text in names) if name in view.index}
+
+
+def _cross(view: GraphView, step: _Step, client: str, home: str, report: Report) -> barrier.Crossing | None:
+    """Cuts a training step in place; makes any other begin with a drain, once there is something to wait for."""
+    needed = step.needed(view)
+    fetched, kept, fed = (step.numbers(view, names) for names in (step.fetches, step.keep, step.feeds))
+    crossing, reasons = barrier.cross(view, needed, client, fetched | kept | fed, step.capable)
+    report.kept = {variable.name: reason for variable, reason in reasons.items()}
+    if crossing is not None:
+        report.crossing = [variable.name for variable in crossing.variables]
+        report.home = crossing.home
+    elif home:
+        report.drains = barrier.begin_with_drain(view, needed, client, home, (fetched | kept) - fed)
+    return crossing
+
+
+def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan | None, report: Report) -> bool:
+    """Gives the transfers that can be ordered their ranks, in place; returns whether there are any."""
+    needed = step.needed(view)
     transfers = find_transfers(view, needed)
     for transfer in transfers:
-        if not transfer.keep and capable is not None and transfer.sender not in capable:
+        if not transfer.keep and step.capable is not None and transfer.sender not in step.capable:
             transfer.keep = "from a task without tfsched"
-    plan = load_plan(options.plan) if options.plan else None
-    cutter = partition.Cutter(view, options, plan, feeds, capable)
+    cutter = partition.Cutter(view, options, plan, step.feeds, step.capable)
     groups: Groups = {}
     for receiver in receivers(transfers):
         groups.update(_order(view, needed, transfers, receiver, options, plan))
     ranked = ranks.number(groups.values(), cutter.cut)
     report.variable_ranks = pushes.variable_ranks(view, ranked)
     if pushes.are_tagged(options):
-        report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, capable)
+        report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, step.capable)
         ranked = ranks.number(groups.values(), cutter.cut)
     report.count(transfers, ranked, cutter.whole)
-    if not ranked:
-        return (graph if had_proxies else None), report
-    proxies.insert_proxies(view, ranked, options)
-    partition.insert_chunks(view, ranked, options)
-    return graph, report
+    if ranked:
+        proxies.insert_proxies(view, ranked, options)
+        partition.insert_chunks(view, ranked, options)
+    return bool(ranked)
 
 
 def _order(
@@ -181,4 +240,8 @@ def explain(report: Report) -> str:
     for what, reasons in (("whole", report.whole), ("left alone", report.unordered)):
         listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         text += f"; {what}: {listed}" if listed else ""
+    if report.crossing:
+        text += f"; {len(report.crossing)} variables updated in the background from {report.home}"
+    if report.kept:
+        text += "; updated in the step: " + ", ".join(f"{name} ({reason})" for name, reason in sorted(report.kept.items()))
     return text

@@ -36,8 +36,8 @@ _FORWARDING = {
 _CONSTANTS = {"Const", "HostConst"}
 
 # Where a loop or a branch begins and ends.
-_FORKS = {"Enter", "RefEnter", "Switch", "RefSwitch", "_SwitchN"}
-_JOINS = {"Exit", "RefExit", "Merge", "RefMerge"}
+FORKS = {"Enter", "RefEnter", "Switch", "RefSwitch", "_SwitchN"}
+JOINS = {"Exit", "RefExit", "Merge", "RefMerge"}
 
 
 @dataclasses.dataclass
@@ -99,11 +99,11 @@ def find_transfers(view: GraphView, needed: list[bool], classify: bool = True) -
 def _classify(view: GraphView, transfers: list[Transfer]) -> None:
     """Fills in dtype, keep and copy."""
     waits = _waits_for_transfer(view)
-    conditional = _conditional(view)
+    conditional = marked_between(view, FORKS, JOINS)
     for transfer in transfers:
         node = view.nodes[transfer.source]
         transfer.dtype, is_ref = output_dtype(node, transfer.port, view.graph.library)
-        transfer.copy = is_ref or _sees_reference(view, transfer.source)
+        transfer.copy = is_ref or sees_reference(view, transfer.source)
         if transfer.dtype in _NOT_FLAT:
             transfer.keep = "not a flat tensor"
         elif node.op in _CONSTANTS:
@@ -129,24 +129,24 @@ def _waits_for_transfer(view: GraphView) -> list[bool]:
     return waits
 
 
-def _conditional(view: GraphView) -> list[bool]:
+def marked_between(view: GraphView, forks: set[str], joins: set[str]) -> list[bool]:
     """Per node: whether it may run more than once a step, or not at all (between Enter and Exit, Switch and Merge).
 
     Errs to one side only: after the inner Merge of nested branches a node counts as unconditional. Its transfer may then
     never come, which the policy's rule for missing ranks survives.
     """
     marked = [False] * len(view.nodes)
-    stack = [number for number, node in enumerate(view.nodes) if node.op in _FORKS]
+    stack = [number for number, node in enumerate(view.nodes) if node.op in forks]
     while stack:
         number = stack.pop()
         if marked[number]:
             continue
         marked[number] = True
-        stack.extend(c for c in view.consumers[number] if view.nodes[c].op not in _JOINS)
+        stack.extend(c for c in view.consumers[number] if view.nodes[c].op not in joins)
     return marked
 
 
-def _sees_reference(view: GraphView, number: int) -> bool:
+def sees_reference(view: GraphView, number: int) -> bool:
     """Whether the node's output may share its bytes with a reference variable."""
     seen = set()
     stack = [number]

@@ -1,0 +1,95 @@
+"""Across the barrier: evaluation, checkpoints and other sessions see whole steps; several clients lose nothing."""
+
+import pytest
+
+from .cluster import STOCK, Cluster
+
+pytestmark = pytest.mark.timeout(300)
+FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+CROSSING = {"barrier": False}
+
+
+def done(cluster, name="worker0"):
+    """How many background updates the task has finished."""
+    return cluster.stats(name)["background_done"]
+
+
+def start(**more):
+    return Cluster(ps=2, workers=1, environment=dict.fromkeys(("ps0", "ps1", "worker0"), FIXED), **more)
+
+
+@pytest.fixture(scope="module")
+def stock():
+    """A cluster without tfsched."""
+    with start(protocol=STOCK) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def crossing():
+    """The same with tfsched in every task."""
+    with start() as cluster:
+        yield cluster
+
+
+def test_evaluation_sees_the_last_finished_step(stock, crossing):
+    pending = stock.submit("worker0", "crossing.every_step", options=None, steps=20)
+    got = crossing.call("worker0", "crossing.every_step", options=CROSSING, steps=20)
+    wanted = pending.result()
+    assert [step for step, _ in wanted] == list(range(1, 21))
+    assert len({tuple(sorted(digests.items())) for _, digests in wanted}) == 20
+    assert got == wanted
+    assert done(crossing) >= 20
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
+def test_checkpoints_are_vanillas_and_training_resumes(stock, crossing, tmp_path, optimizer):
+    """Every 6 steps to step 20, then on to step 30 from the checkpoint of step 18 or 20."""
+    results = {}
+    for name, cluster, options in (("stock", stock, None), ("crossing", crossing, CROSSING)):
+        arguments = {"options": options, "directory": str(tmp_path / name), "save_every": 6, "optimizer": optimizer}
+        first = cluster.call("worker0", "crossing.monitored", until=20, **arguments)
+        second = cluster.call("worker0", "crossing.monitored", until=30, **arguments)
+        results[name] = first, second
+    first, second = results["stock"]
+    assert first["stopped"] and second["stopped"]
+    assert first["first"] == 0 and second["first"] == 20
+    assert len(first["checkpoints"]) >= 4 and len(set(map(str, first["checkpoints"].values()))) == len(first["checkpoints"])
+    assert results["crossing"] == results["stock"]
+
+
+def test_others_never_see_half_an_update(crossing):
+    """A stock session reads a variable of 16 MB while a crossing one trains it: all elements are equal in every read."""
+    width = 1 << 22
+    crossing.call("worker0", "crossing.count", options=CROSSING, steps=1, width=width)
+    before = done(crossing)
+    training = crossing.submit("worker0", "crossing.count", options=CROSSING, steps=60, width=width, init=False)
+    reads = crossing.call("worker0", "crossing.look", reads=60, width=width)
+    training.result()
+    assert done(crossing) - before == 60
+    assert all(low == high for low, high in reads)
+    assert len({low for low, _ in reads}) > 5  # they were read while it changed
+    assert crossing.call("worker0", "crossing.look", width=width) == [[-61.0, -61.0]]
+
+
+def test_a_closed_session_has_applied_its_updates(crossing):
+    before = done(crossing)
+    for steps in range(1, 11):
+        crossing.call("worker0", "crossing.count", options=CROSSING, steps=steps)
+        assert crossing.call("worker0", "crossing.look") == [[-float(steps)] * 2]
+    assert done(crossing) - before == 55
+
+
+def test_two_asynchronous_workers_lose_no_update():
+    """Between-graph replication: each worker crosses on its own, all updates of both are there in the end."""
+    with Cluster(ps=1, workers=2) as cluster:
+        cluster.call("worker0", "crossing.count", options=CROSSING, steps=0)
+        pending = [
+            cluster.submit(name, "crossing.count", options=CROSSING, steps=200, init=False)
+            for name in ("worker0", "worker1")
+        ]
+        for one in pending:
+            one.result()
+        assert cluster.call("worker0", "crossing.look") == [[-400.0, -400.0]]
+        for name in ("worker0", "worker1"):
+            assert done(cluster, name) == 200

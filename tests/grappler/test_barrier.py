@@ -1,0 +1,277 @@
+"""What the cut moves into the background and what it leaves in the step, and why."""
+
+import pytest
+import tensorflow as tf
+from graphs import PS0, PS1, WORKER, canonical, copy
+from tensorflow.core.protobuf import rewriter_config_pb2
+
+import tfsched
+from tfsched.grappler.rewrite import rewrite
+from tfsched.options import Options
+
+tf1 = tf.compat.v1
+WORKER2 = WORKER.replace("task:0", "task:1")
+CROSS = Options(barrier=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _library():
+    tfsched.load()
+
+
+class Step:
+    """A small training step, placed by hand: two layers, w0 on the first parameter server and w1 on the second."""
+
+    def __init__(self, use_resource=True):
+        self.graph = tf.Graph()
+        self.enter = self.graph.as_default()
+        self.enter.__enter__()
+        self.variables = []
+        for number, device in enumerate((PS0, PS1)):
+            with tf.device(device):
+                self.variables.append(
+                    tf1.get_variable(f"w{number}", [8, 8], initializer=tf1.ones_initializer(), use_resource=use_resource)
+                )
+        self.loss, self.gradients = self.tower(WORKER)
+
+    def tower(self, device):
+        with tf.device(device):
+            hidden = tf1.placeholder_with_default(tf.ones([2, 8]), [2, 8])
+            for variable in self.variables:
+                with tf.device(variable.device):
+                    value = tf.identity(variable) if variable.dtype._is_ref_dtype else variable.read_value()
+                hidden = tf.tanh(hidden @ value)
+            loss = tf.reduce_mean(hidden)
+            return loss, tf.gradients(loss, self.variables)
+
+    def apply(self, gradients=None, optimizer=None):
+        optimizer = optimizer or tf1.train.GradientDescentOptimizer(0.1)
+        gradients = self.gradients if gradients is None else gradients
+        return optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
+
+    def cut(self, *fetches, options=CROSS, **more):
+        """Placed as the placer would, rewritten for the fetches; (GraphDef, report, the background function's nodes)."""
+        self.enter.__exit__(None, None, None)
+        graph = self.graph.as_graph_def()
+        of_variable = {}
+        for node in graph.node:
+            if node.op == "VarHandleOp":
+                of_variable[node.name] = node.device
+        for node in graph.node:
+            if node.input and node.input[0] in of_variable:
+                node.device = of_variable[node.input[0]]
+            node.device = node.device or WORKER
+        self.placed = copy(graph)
+        self.runs = {
+            node.name
+            for node in tf1.graph_util.extract_sub_graph(
+                graph, [f.op.name if hasattr(f, "op") else f.name for f in fetches]
+            ).node
+        }
+        self.fetches = [fetch.name for fetch in fetches]
+        result, report = rewrite(graph, options, self.fetches, **more)
+        body = [node for function in result.library.function for node in function.node_def] if result else []
+        return result, report, {node.name: node for node in body}
+
+
+def ops(nodes):
+    return sorted(node.op for node in (nodes.values() if isinstance(nodes, dict) else nodes))
+
+
+def test_plain_step():
+    step = Step()
+    result, report, body = step.cut(step.loss, step.apply())
+    assert sorted(report.crossing) == ["w0", "w1"] and report.kept == {}
+    assert report.home == WORKER.rpartition("/device")[0]
+    assert ops(body).count("ResourceApplyGradientDescent") == 2
+    assert all(node.attr["use_locking"].b for node in body.values() if node.op.startswith("ResourceApply"))
+    assert {node.device for node in body.values() if node.op == "TfschedTake"} == {WORKER}
+    assert not any(node.op.startswith("ResourceApply") for node in result.node)
+    (call,) = (node for node in result.node if node.op == "TfschedBackgroundCall")
+    assert call.attr["f"].func.name in {function.signature.name for function in result.library.function}
+    # The step still has what was named, so that fetches and control edges find it.
+    names = {node.name for node in result.node}
+    assert {node.name for node in step.placed.node} <= names
+
+
+def test_again_changes_nothing():
+    step = Step()
+    result, _, _ = step.cut(step.loss, step.apply())
+    again, report = rewrite(copy(result), CROSS, step.fetches)
+    assert canonical(again) == canonical(result)
+    assert len(again.library.function) == len(result.library.function)
+    assert report.kept == {}
+
+
+def test_every_use_of_a_variable_waits():
+    step = Step()
+    result, _, _ = step.cut(step.loss, step.apply())
+    waits = {node.name for node in result.node if node.op == "TfschedWait"}
+    assert len(waits) == 2
+    for node in result.node:
+        if node.op == "ReadVariableOp" and node.name in step.runs:
+            assert len(waits.intersection(name.lstrip("^") for name in node.input)) == 1
+
+
+def test_the_average_of_two_workers_moves():
+    step = Step()
+    _, second = step.tower(WORKER2)
+    averaged = []
+    for pair, variable in zip(zip(step.gradients, second, strict=True), step.variables, strict=True):
+        with tf.device(variable.device):
+            averaged.append(tf.add_n(pair) / 2.0)
+    result, report, body = step.cut(step.loss, step.apply(averaged))
+    assert sorted(report.crossing) == ["w0", "w1"]
+    assert ops(body).count("AddN") == 2
+    takes = [node.device for node in body.values() if node.op == "TfschedTake"]
+    assert sorted(takes) == [WORKER] * 2 + [WORKER2] * 2
+    assert sum(node.op == "TfschedOpen" for node in result.node) == 2
+
+
+def test_clipping_by_global_norm_stays_on_the_worker():
+    step = Step()
+    with tf.device(WORKER):
+        clipped, _ = tf.clip_by_global_norm(step.gradients, 1.0)
+    _, report, body = step.cut(step.loss, step.apply(clipped))
+    assert sorted(report.crossing) == ["w0", "w1"]
+    assert "L2Loss" not in ops(body)
+
+
+def test_learning_rate_and_powers_are_handed_over_where_they_are():
+    step = Step()
+    result, report, body = step.cut(step.loss, step.apply(optimizer=tf1.train.AdamOptimizer(0.1)))
+    assert {"w0", "w1", "w0/Adam", "w0/Adam_1", "w1/Adam", "w1/Adam_1"} == set(report.crossing)
+    assert any(node.op == "TfschedTake" and node.device in (PS0, PS1) for node in body.values())
+    # beta1_power and beta2_power are multiplied in the step, behind the hand-over.
+    assigns = [node for node in result.node if node.op == "AssignVariableOp" and "power" in node.input[0]]
+    assert assigns
+
+
+def test_fetched_gradients_stay():
+    step = Step()
+    result, report, _ = step.cut(step.loss, *step.gradients, step.apply())
+    assert sorted(report.crossing) == ["w0", "w1"]
+    assert {gradient.op.name for gradient in step.gradients} <= {node.name for node in result.node}
+
+
+# --- what keeps the barrier ---
+
+
+def test_sparse_gradient_keeps_it():
+    step = Step()
+    with tf.device(PS0):
+        table = tf1.get_variable("table", [16, 8], initializer=tf1.ones_initializer(), use_resource=True)
+    with tf.device(WORKER):
+        loss = step.loss + tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, [1, 2])))
+        gradient = tf.gradients(loss, table)
+    train = tf1.train.GradientDescentOptimizer(0.1).apply_gradients(zip(gradient, [table], strict=True))
+    _, report, _ = step.cut(loss, step.apply(), train)
+    assert sorted(report.crossing) == ["w0", "w1"]
+    assert report.kept == {"table": "its gradient is sparse"}
+
+
+def test_reference_variables_keep_it():
+    step = Step(use_resource=False)
+    _, report, _ = step.cut(step.loss, step.apply())
+    assert report.crossing == []
+    assert set(report.kept) == {"w0", "w1"}
+    assert all("reference variable" in reason for reason in report.kept.values())
+
+
+def test_a_value_after_the_update_keeps_it():
+    step = Step()
+    train = step.apply()
+    with tf.control_dependencies([train]), tf.device(PS0):
+        after = step.variables[0].read_value() * 2.0
+    _, report, _ = step.cut(step.loss, after)
+    assert report.crossing == ["w1"]
+    assert report.kept == {"w0": "its value is used after the update"}
+
+
+def test_a_branch_keeps_it():
+    step = Step()
+    with tf.device(PS0):
+        chosen, _ = tf.raw_ops.Switch(data=step.gradients[0], pred=tf.constant(True))[::-1]
+        train = tf.raw_ops.ResourceApplyGradientDescent(var=step.variables[0].handle, alpha=0.1, delta=chosen)
+    with tf.device(PS1):
+        other = tf.raw_ops.ResourceApplyGradientDescent(var=step.variables[1].handle, alpha=0.1, delta=step.gradients[1])
+    _, report, _ = step.cut(step.loss, train, other)
+    assert report.crossing == ["w1"]
+    assert report.kept == {"w0": "its update is in a loop or a branch"}
+
+
+def test_what_others_wait_for_keeps_it():
+    step = Step()
+    with tf.device(PS0):
+        mean = tf1.get_variable("average", [8], initializer=tf1.zeros_initializer(), use_resource=True)
+    with tf.device(WORKER):
+        seen = tf.reduce_mean(step.variables[0].read_value(), 0)
+    with tf.device(PS0):
+        average = mean.assign(seen, read_value=False)
+    with tf.control_dependencies([average]), tf.device(WORKER):
+        gradients = [tf.identity(gradient) for gradient in step.gradients]
+    _, report, _ = step.cut(step.loss, step.apply(gradients))
+    assert sorted(report.crossing) == ["w0", "w1"]
+    assert report.kept == {"average": "others wait for its update"}
+
+
+def test_two_writes_keep_it():
+    step = Step()
+    with tf.device(PS0):
+        twice = step.variables[0].assign_add(tf.ones([8, 8]), read_value=False)
+    _, report, _ = step.cut(step.loss, step.apply(), twice)
+    assert report.crossing == ["w1"]
+    assert report.kept == {"w0": "the step writes it more than once"}
+
+
+def test_a_task_without_tfsched_keeps_it():
+    step = Step()
+    capable = {device.rpartition("/device")[0] for device in (PS0, WORKER)}
+    result, report, body = step.cut(step.loss, step.apply(), capable=capable)
+    assert report.crossing == ["w0"]
+    assert report.kept == {"w1": "it is on a task without tfsched"}
+    assert not any(node.op.startswith("Tfsched") and node.device == PS1 for node in [*result.node, *body.values()])
+
+
+# --- what is no training ---
+
+
+def test_initialisers_are_left_alone():
+    step = Step()
+    result, report, _ = step.cut(tf1.global_variables_initializer())
+    assert result is None and report.kept == {} and report.crossing == []
+
+
+def test_a_fed_value_is_assigned_within_the_step():
+    step = Step()
+    with tf.device(WORKER):
+        given = tf1.placeholder(tf.float32, [8, 8])
+    with tf.device(PS0):
+        assign = step.variables[0].assign(given, read_value=False)
+    _, report, _ = step.cut(assign)
+    assert report.crossing == [] and report.kept == {}
+
+
+def test_other_steps_begin_with_a_drain():
+    home = WORKER.rpartition("/device")[0]
+    step = Step()
+    result, report, _ = step.cut(step.loss, options=Options(barrier=False, ordering="none"), home=home, client="me")
+    assert report.drains
+    (drain,) = (node for node in result.node if node.op == "TfschedDrain")
+    assert drain.device == WORKER and drain.attr["client"].s == b"me"
+    for node in result.node:
+        if (node.op == "ReadVariableOp" and node.name in step.runs) or node.name == step.loss.op.name:
+            assert "^" + drain.name in node.input
+    again, _ = rewrite(copy(result), CROSS, step.fetches, home=home, client="me")
+    assert sum(node.op == "TfschedDrain" for node in (again or result).node) == 1
+
+
+def test_options_travel_through_the_config():
+    config = tfsched.session_config(CROSS)
+    (one,) = config.graph_options.rewrite_options.custom_optimizers
+    assert isinstance(one, rewriter_config_pb2.RewriterConfig.CustomGraphOptimizer)
+    assert one.parameter_map["barrier"].b is False and one.parameter_map["client"].s
+    other = tfsched.session_config(CROSS).graph_options.rewrite_options.custom_optimizers[0]
+    assert other.parameter_map["client"].s != one.parameter_map["client"].s
+    with pytest.raises(tfsched.TfschedError, match="isolate_session_state"):
+        tfsched.session_config(CROSS, tf1.ConfigProto(isolate_session_state=True))

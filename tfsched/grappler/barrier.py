@@ -1,0 +1,349 @@
+"""Cuts a training step behind its gradients: pushes and updates become a function that runs in the background."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2, types_pb2
+
+from tfsched.grappler.function_def import function_of
+from tfsched.grappler.graph import Edge, GraphView, task_of
+from tfsched.grappler.op_types import output_dtype
+from tfsched.grappler.touches import HANDLE_OP, Touches, Variable
+from tfsched.grappler.transfers import marked_between
+from tfsched.grappler.updates import Cut, find_cut
+
+PREFIX = "tfsched/barrier/"
+TOKEN = "tfsched_token"
+CALL_OP = "TfschedBackgroundCall"
+TAKE_OP = "TfschedTake"
+DRAIN_OP = "TfschedDrain"
+# A graph that has one of these has been rewritten, or is what was cut off.
+_OURS = {CALL_OP, TAKE_OP, DRAIN_OP}
+
+_LOOP_ENTRY = {"Enter", "RefEnter"}
+
+
+@dataclasses.dataclass
+class Crossing:
+    """A step that was cut.
+
+    Attributes:
+      home: the task that starts the background function.
+      body: the function's nodes as a placed GraphDef, its argument a Placeholder named TOKEN.
+      variables: those that are updated in the background.
+      kept: variable -> why its update stays in the step.
+      controls: names of the body's nodes that must run.
+    """
+
+    home: str
+    body: Any
+    variables: list[Variable]
+    kept: dict[Variable, str]
+    controls: list[str]
+
+
+def has_crossed(graph: Any) -> bool:
+    """Whether the graph has been cut, is a cut-off part, or begins with a drain."""
+    return any(node.op in _OURS for node in graph.node)
+
+
+def cross(
+    view: GraphView,
+    needed: list[bool],
+    client: str,
+    visible: Collection[int],
+    capable: Collection[str] | None,
+) -> tuple[Crossing | None, dict[Variable, str]]:
+    """Cuts the step in place, if it trains.
+
+      before                                    after: the step                            after: the body
+
+      Read_i ─► ... ─► grad_i ─┼─► Apply_i      Wait_i ┄► Read_i ─► ... ─► grad_i          Expect ─► Ack
+                                                Waits ┄► Gate ┄► BackgroundCall ─► token   Take_i ─┼─► Apply_i ┄► Notify_i
+                                                token ─► Open;  grad_i, Open ─► Put_i
+                                                Puts ┄► Join ┄► NoOp (named Apply_i)
+
+    docs/barrier.md says what each op does and why the result is that of the uncut step.
+
+    Returns:
+      The crossing, or None where nothing moves; and per variable why its update stays in the step.
+    """
+    touches = Touches(view, needed)
+    cut = find_cut(view, needed, touches, visible, capable)
+    if not cut.updates:
+        return None, cut.kept
+    looped = _loop_frames(view)
+    for variable, consumers in touches.by.items():
+        if capable is not None and variable.task not in capable:
+            continue
+        if any(looped[number] for number in consumers):
+            return None, {variable: "it is used by name inside a loop"}
+    return _Surgeon(view, touches, cut, client, capable).operate(), cut.kept
+
+
+def _loop_frames(view: GraphView) -> list[bool]:
+    """Per node: whether it is in a loop's frame, where no edge from outside may lead."""
+    marked = marked_between(view, _LOOP_ENTRY, {"Exit", "RefExit"})
+    return [inside and view.nodes[number].op not in _LOOP_ENTRY for number, inside in enumerate(marked)]
+
+
+class _Surgeon:
+    """Takes the updates out of one graph and puts the hand-over in."""
+
+    def __init__(self, view: GraphView, touches: Touches, cut: Cut, client: str, capable: Collection[str] | None):
+        self.view = view
+        self.graph = view.graph
+        self.touches = touches
+        self.cut = cut
+        self.capable = capable
+        self.inside = set(cut.updates) | set(cut.moved)
+        self.servers = sorted({view.tasks[number] for number in cut.updates})
+        self.home = self._choose_home()
+        self.client = (client or "home:" + self.home).encode()
+        self.body = graph_pb2.GraphDef(versions=self.graph.versions)
+        self.body.library.CopyFrom(self.graph.library)
+        self.controls: list[str] = []
+        self._taken: dict[Edge, str] = {}  # tensor of the step -> the node of the body that has it
+        self._copies: dict[int, Any] = {}  # node of the step -> its copy in the body
+
+    def operate(self) -> Crossing:
+        variables = list(dict.fromkeys(v for number in self.cut.updates for v in self.touches.of[number]))
+        # The body first: it copies what the step then loses.
+        self._build_body(variables)
+        gates = self._add_waits()
+        token = self._add_call(gates)
+        join = self._add_hand_over(token)
+        for number in self.cut.updates:
+            node = self.view.nodes[number]
+            node.op = "NoOp"
+            del node.input[:]
+            node.attr.clear()
+            node.input.append("^" + join)
+        return Crossing(self.home, self.body, variables, self.cut.kept, self.controls)
+
+    def _choose_home(self) -> str:
+        """The task that hands over most, and holds no variables if there is such a one."""
+        counts = Counter(self.view.tasks[edge.source] for edge in self.cut.boundary)
+        return min(counts, key=lambda task: (task in self.servers, -counts[task], task))
+
+    def _device(self, task: str) -> str:
+        return f"{task}/device:CPU:0"
+
+    def _node(self, name: str, op: str, task: str, inputs: list[str], body: bool = False, **attrs: Any) -> str:
+        node = (self.body if body else self.graph).node.add(name=PREFIX + name, op=op, device=self._device(task))
+        node.input.extend(inputs)
+        for key, value in attrs.items():
+            attr = node.attr[key]
+            if isinstance(value, bytes):
+                attr.s = value
+            elif isinstance(value, list):
+                attr.list.s.extend(value)
+            elif key == "T":
+                attr.type = value
+            else:
+                attr.i = value
+        return str(node.name)
+
+    # --- the step ---
+
+    def _add_waits(self) -> list[str]:
+        """A Wait in front of all that touches a variable; returns one gate a task that opens behind all of its Waits."""
+        waits: dict[str, list[str]] = {}
+        for variable, consumers in self.touches.by.items():
+            if self.capable is not None and variable.task not in self.capable:
+                continue
+            number = len(waits.setdefault(variable.task, []))
+            wait = self._node(
+                f"wait{task_suffix(variable.task)}/{number}",
+                "TfschedWait",
+                variable.task,
+                [],
+                client=self.client,
+                key=variable.key.encode(),
+            )
+            waits[variable.task].append("^" + wait)
+            for consumer in dict.fromkeys(consumers):
+                if consumer not in self.inside:
+                    self.view.nodes[consumer].input.append("^" + wait)
+        return ["^" + self._node(f"gate{task_suffix(task)}", "NoOp", task, inputs) for task, inputs in waits.items()]
+
+    def _add_call(self, gates: list[str]) -> str:
+        return self._node("call", CALL_OP, self.home, gates, client=self.client)
+
+    def _add_hand_over(self, token: str) -> str:
+        """Mailboxes and Puts on the tasks that have something to hand over, and the Join that waits for them all."""
+        slots = Counter(self.view.tasks[edge.source] for edge in self.cut.boundary)
+        opened = {
+            task: self._node(f"open{task_suffix(task)}", "TfschedOpen", task, [token], client=self.client, slots=count)
+            for task, count in sorted(slots.items())
+        }
+        done: dict[str, list[str]] = {task: [] for task in opened}
+        after = self._orders()
+        for edge in self.cut.boundary:
+            source = self.view.nodes[edge.source]
+            task = self.view.tasks[edge.source]
+            put = self._node(
+                f"put/{len(done[task])}{task_suffix(task)}",
+                "TfschedPut",
+                task,
+                [_tensor(source.name, edge.port), opened[task], *after.get(edge, ())],
+                T=output_dtype(source, edge.port, self.graph.library)[0],
+                key=_key(source.name, edge.port),
+            )
+            done[task].append("^" + put)
+        ends = [self._node(f"handed_over{task_suffix(task)}", "NoOp", task, inputs) for task, inputs in done.items()]
+        # What the moved ops were to follow may have effects of its own, so the step still does it.
+        before = dict.fromkeys(
+            source for number in self.inside for source in self.view.control_inputs[number] if source not in self.inside
+        )
+        ends += [self.view.nodes[source].name for source in before]
+        return self._node("join", "TfschedJoin", self.home, [token, *("^" + name for name in ends)])
+
+    def _orders(self) -> dict[Edge, list[str]]:
+        """Handed-over tensor -> the control inputs that its Put gets, since an update that takes it had them."""
+        orders: dict[Edge, list[str]] = {}
+        for number in self.cut.updates:
+            outside = [source for source in self.view.control_inputs[number] if source not in self.inside]
+            if outside:
+                first = self._first_boundary(number)
+                orders.setdefault(first, []).extend("^" + self.view.nodes[source].name for source in outside)
+        return orders
+
+    def _first_boundary(self, number: int) -> Edge:
+        stack = [number]
+        while True:  # ends: only what takes something from the step is moved
+            for edge in self.view.data_inputs[stack.pop(0)]:
+                if edge in self._taken:
+                    return edge
+                if edge.source in self.inside:
+                    stack.append(edge.source)
+
+    # --- the body ---
+
+    def _build_body(self, variables: list[Variable]) -> None:
+        argument = self.body.node.add(name=TOKEN, op="Placeholder", device=self._device(self.home))
+        argument.attr["dtype"].type = types_pb2.DT_INT64
+        expects: dict[str, str] = {}
+        for task in self.servers:
+            keys = [variable.key.encode() for variable in variables if variable.task == task]
+            expects[task] = self._node(
+                f"expect{task_suffix(task)}", "TfschedExpect", task, [TOKEN], body=True, client=self.client, keys=keys
+            )
+        count = len(expects)
+        self.controls.append(self._node("ack", "TfschedAck", self.home, [TOKEN, *expects.values()], body=True, N=count))
+        for edge in self.cut.boundary:
+            self._add_take(edge)
+        copied: set[int] = set()
+        for number in [*self.cut.moved, *self.cut.updates]:
+            for edge in self.view.data_inputs[number]:
+                source = edge.source
+                if source not in self.inside and edge not in self._taken and source not in copied:
+                    copied.add(source)
+                    self._copy(source, self.view.tasks[number])
+            self._copy(number, self.view.tasks[number])
+        for number in self.cut.updates:
+            node = self._copies[number]
+            task = self.view.tasks[number]
+            node.input.append("^" + expects[task])
+            if "use_locking" in node.attr or node.op.startswith("ResourceApply"):
+                # Others may read while we write: the lock shows them the values before or after, never half of each.
+                node.attr["use_locking"].b = True
+            for variable in dict.fromkeys(self.touches.of[number]):
+                self.controls.append(
+                    self._node(
+                        f"notify{task_suffix(task)}/{len(self.controls)}",
+                        "TfschedNotify",
+                        task,
+                        [expects[task], "^" + node.name],
+                        body=True,
+                        client=self.client,
+                        key=variable.key.encode(),
+                    )
+                )
+
+    def _add_take(self, edge: Edge) -> None:
+        source = self.view.nodes[edge.source]
+        task = self.view.tasks[edge.source]
+        name = self._node(
+            f"take/{len(self._taken)}{task_suffix(task)}",
+            TAKE_OP,
+            task,
+            [TOKEN],
+            body=True,
+            T=output_dtype(source, edge.port, self.graph.library)[0],
+            key=_key(source.name, edge.port),
+        )
+        self.body.node[-1].attr["shape"].shape.unknown_rank = True
+        self._taken[edge] = name
+
+    def _copy(self, number: int, task: str) -> None:
+        """Copies a node that moves, or a constant or a handle that a moved node takes."""
+        source = self.view.nodes[number]
+        node = self.body.node.add()
+        node.CopyFrom(source)
+        self._copies[number] = node
+        node.attr.pop("_class", None)  # names of nodes that are not here
+        del node.input[:]
+        if number not in self.inside:  # a constant goes where it is used, a handle is there already
+            node.device = self._device(task) if task_of(source.device) != task else source.device
+            if source.op == HANDLE_OP and not source.attr["shared_name"].s:
+                node.attr["shared_name"].s = source.name.encode()
+            return
+        for edge in self.view.data_inputs[number]:
+            text = self._taken.get(edge)
+            node.input.append(text if text is not None else _tensor(self.view.nodes[edge.source].name, edge.port))
+        for control in self.view.control_inputs[number]:
+            if control in self.inside:
+                node.input.append("^" + self.view.nodes[control].name)
+
+
+def finish(graph: Any, crossing: Crossing) -> None:
+    """Adds the body, which may have been rewritten since, to the graph's library as the function that the step calls."""
+    (call,) = (node for node in graph.node if node.op == CALL_OP)
+    text = crossing.body.SerializeToString(deterministic=True)
+    name = f"tfsched_background_{hashlib.sha256(text).hexdigest()[:16]}"
+    call.attr["f"].func.name = name
+    function = function_of(crossing.body, name, TOKEN, TOKEN, crossing.controls)
+    graph.library.function.append(function)
+
+
+def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str, fetches: Collection[int]) -> bool:
+    """Makes a step that trains nothing wait for the client's updates, in place: it sees the last finished step's values.
+
+      before                              after
+
+      Read_i ─► ... ─► fetch              Drain (home) ┄► Read_i ─► ... ─► fetch ◄┄ Drain
+
+    Returns:
+      Whether anything was changed.
+    """
+    touches = Touches(view, needed)
+    first = {number for consumers in touches.by.values() for number in consumers} | set(fetches)
+    looped = _loop_frames(view)
+    first = {number for number in first if not looped[number]}
+    if not first:
+        return False
+    drain = view.graph.node.add(name=PREFIX + "drain", op=DRAIN_OP, device=f"{home}/device:CPU:0")
+    drain.attr["client"].s = (client or "home:" + home).encode()
+    drain.attr["timeout_ms"].i = 0
+    for number in sorted(first):
+        view.nodes[number].input.append("^" + drain.name)
+    return True
+
+
+def task_suffix(task: str) -> str:
+    """ "/job:ps/replica:0/task:1" -> "/ps_0_1", for names of nodes."""
+    return "/" + "_".join(part.partition(":")[2] for part in task.strip("/").split("/"))
+
+
+def _tensor(name: str, port: int) -> str:
+    return name if port == 0 else f"{name}:{port}"
+
+
+def _key(name: str, port: int) -> bytes:
+    return f"{name}:{port}".encode()
