@@ -2,7 +2,6 @@
 
 import hashlib
 import threading
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -27,11 +26,9 @@ def feed_of(step, width):
     return np.random.RandomState(1000 + step).randn(_BATCH, width).astype(np.float32)
 
 
-def _gate(ps):
-    """A queue on the parameter server; `f` takes one element before its first update. (take, open)."""
-    with tf.device(ps):
-        queue = tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shapes=[[]], shared_name="updates_gate")
-        return queue, tf.raw_ops.QueueEnqueueV2(handle=queue, components=[1])
+def _gate():
+    """A queue on the parameter server; f takes one element before its updates."""
+    return tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shapes=[[]], shared_name="updates_gate")
 
 
 class Training:
@@ -100,7 +97,8 @@ class Training:
             gradients = v1.gradients(self.loss, reads)
             gradients[-1] = v1.check_numerics(gradients[-1] / (1.0 - self.bad), "the step's own error")
         if self.gated:
-            _, self.open_gate = _gate(self.ps[0])
+            with tf.device(self.ps[0]):
+                self.open_gate = tf.raw_ops.QueueEnqueueV2(handle=_gate(), components=[1])
         self.values = []
         for number, ps in enumerate(self.ps):
             with tf.device(ps):
@@ -156,15 +154,15 @@ class Training:
             with tf.device(self.home):
                 ops.tfsched_ack(token, list(expected.values()))
                 poison = ops.tfsched_take(token, T=tf.float32, key="poison", shape=[])
+            before = []
+            if self.gated:
+                with tf.device(self.ps[0]):
+                    before = tf.raw_ops.QueueDequeueV2(handle=_gate(), component_types=[tf.int32])
             for number, name in enumerate(names):
                 with tf.device(self.home):
                     gradient = ops.tfsched_take(token, T=tf.float32, key=name, shape=[self.width, self.width])
                 with tf.device(self.ps[number]), tf.control_dependencies([expected[self.ps[number]]]):
                     rate = ops.tfsched_take(token, T=tf.float32, key=f"rate{number}", shape=[])
-                    before = []
-                    if self.gated and number == 0:
-                        queue, _ = _gate(self.ps[0])
-                        before = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.int32])
                     with tf.control_dependencies(before):
                         applied = self._apply(number, self._handle(number), rate, gradient, poison)
                     with tf.control_dependencies([applied]):
@@ -184,43 +182,33 @@ class Training:
         return [hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest() for value in self.session.run(self.values)]
 
 
-def open_training(task, name="main", init=True, **arguments):
-    """Builds a Training, which stays in this process as ``name``."""
+def open_training(task, called="main", init=True, **arguments):
+    """Builds a Training, which stays in this process as ``called``."""
     training = Training(task, **arguments)
     if init:
         training.session.run(training.inits)
-    task.state[name] = training
+    task.state[called] = training
 
 
-def close(task, name="main"):
+def close(task, called="main"):
     """Closes the session."""
-    task.state[name].session.close()
+    task.state[called].session.close()
 
 
-def steps(task, count, first=0, name="main", **feeds):
+def steps(task, count, first=0, called="main", **feeds):
     """Steps with the given feeds; their losses."""
-    return [task.state[name].step(number, **feeds) for number in range(first, first + count)]
+    return [task.state[called].step(number, **feeds) for number in range(first, first + count)]
 
 
-def fetch(task, what, name="main"):
+def fetch(task, what, called="main"):
     """Runs one of the training's other ops."""
-    training = task.state[name]
+    training = task.state[called]
     training.session.run(getattr(training, what))
 
 
-def digests(task, name="main"):
+def digests(task, called="main"):
     """The variables, after all updates."""
-    return task.state[name].digests()
-
-
-def seconds(task, count, name="main"):
-    """How long each of ``count`` steps took, in seconds."""
-    taken = []
-    for number in range(count):
-        began = time.monotonic()
-        task.state[name].step(number)
-        taken.append(time.monotonic() - began)
-    return taken
+    return task.state[called].digests()
 
 
 def native_drain(task, timeout_ms):
