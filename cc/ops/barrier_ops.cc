@@ -39,11 +39,15 @@ absl::Status TakeShape(InferenceContext* context) {
 }  // namespace
 }  // namespace tfsched
 
+// Ops that pass on an error of f are "distributed communication": of others TensorFlow turns Unavailable, which makes a
+// MonitoredSession recover, into Internal, which does not.
+
 REGISTER_OP("TfschedBackgroundCall")
     .Attr("client: string")
     .Attr("f: func")
     .Output("token: int64")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
 Launches `f(token)` over the cluster and returns at once; f goes on after the step's end.
@@ -76,6 +80,7 @@ REGISTER_OP("TfschedPut")
     .Attr("T: type")
     .Attr("key: string")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(tfsched::PutShape)
     .Doc(R"doc(
 Puts a tensor into the mailbox; never waits. If f has failed, fails with its error where that is known.
@@ -132,6 +137,7 @@ REGISTER_OP("TfschedWait")
     .Attr("client: string")
     .Attr("key: string")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
 Waits until no update of `key` is outstanding that was expected when it began. Fails only if its step is cancelled.
@@ -141,6 +147,7 @@ REGISTER_OP("TfschedDrain")
     .Attr("client: string")
     .Attr("timeout_ms: int >= 0 = 0")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
 Waits until nothing of the client is outstanding in this task; fails with the error of a call that failed.

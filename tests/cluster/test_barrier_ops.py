@@ -210,7 +210,7 @@ def test_a_parameter_server_killed_and_restarted():
             except TaskError as caught:
                 errors.append(caught)
                 assert len(errors) == 1, [str(error) for error in errors]
-                assert caught.kind in ("UnavailableError", "AbortedError", "CancelledError")
+                assert caught.kind in ("UnavailableError", "AbortedError")
                 assert "tfsched: the background update of an earlier step failed:" in caught.message
         assert trained == losses
         assert cluster.call(HOME, "barrier.digests") == variables
@@ -262,17 +262,38 @@ def test_sessions_that_background_updates_cannot_serve():
 
 def test_a_parameter_server_that_stands_still_when_the_first_update_begins():
     with Cluster(ps=2) as cluster:
-        open_training(cluster, client="a", layers=2, timeout_ms=4000)
+        open_training(cluster, client="a", held=True, timeout_ms=15_000)
+        step = cluster.submit(HOME, "barrier.steps", count=1)
+        wait_until(lambda: all(cluster.stats(name)["waits"] for name in ("ps0", "ps1")), 30, "a step under way")
         cluster.stop("ps1")
-        error = failure(steps, cluster)
-        assert error.kind == "DeadlineExceededError"  # the session's own limit
+        cluster.call(HOME, "barrier.fetch", what="let_step")
+        wait_until(lambda: cluster.stats(HOME)["background_calls"] == 1, 30, "a beginning update")
+        error = failure(step.result, 60)
+        assert error.kind == "DeadlineExceededError"  # the session's own limit; ours would have been longer
+        assert cluster.stats(HOME)["background_outstanding"] == 0
         cluster.resume("ps1")
-        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 0, 60, "no update left")
-        cluster.call(HOME, "barrier.close")
-        open_training(cluster, client="a", layers=2)
+        for _ in range(3):
+            cluster.call(HOME, "barrier.fetch", what="let_step")
         assert len(steps(cluster, 3)) == 3
         cluster.call(HOME, "barrier.fetch", what="drain")
         wait_idle(cluster, ("ps0", "ps1", HOME))
+
+
+def test_the_end_of_a_process_waits_for_its_updates():
+    with Cluster(environment={HOME: {"TFSCHED_DRAIN_TIMEOUT_S": "2"}}) as cluster:
+        open_training(cluster, client="a", gated=True)
+        steps(cluster)
+        assert cluster.call(HOME, "barrier.end_python") >= 2
+        assert cluster.log(HOME).count("this process ends with 1 background update(s) outstanding after 2 s") == 1
+    with Cluster() as cluster:
+        open_training(cluster, client="a", gated=True)
+        steps(cluster)
+        ending = cluster.submit(HOME, "barrier.end_python")
+        assert not ending.done()
+        cluster.call(HOME, "barrier.fetch", what="open_gate")
+        assert ending.result() < 30
+        assert "this process ends with" not in cluster.log(HOME)
+        assert cluster.stats(HOME)["background_done"] == 1
 
 
 def test_two_thousand_steps_leave_nothing_behind():

@@ -28,6 +28,11 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       :func:`tfsched.configure` has set: ``policy`` ("graph": each graph's own), ``credit_bytes`` (-1: each graph's own),
       ``rate_bps`` (0: no cap).
 
+      Of updates that cross the step's barrier, in the task that starts them: ``background_calls``, ``background_done``,
+      ``background_failed`` (by themselves, not with their step), ``background_outstanding``; on parameter servers: ``waits``
+      (of reads for updates), ``waits_blocked`` (those that found an update outstanding), ``wait_us_total``, ``expectations``
+      (updates outstanding); in both ``mailboxes`` (in use).
+
     Raises:
       TfschedError: session without task or the reverse, or a task that the cluster does not have or that has no tfsched.
     """

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from tfsched.errors import TfschedError
+from tfsched.ops import drain
 
 _DIRECTORY = pathlib.Path(__file__).resolve().parent
 _LOCK = threading.Lock()
@@ -65,6 +66,7 @@ def load() -> Any:
                 ) from None
             _STATE["c"] = _declare(ctypes.CDLL(str(path)))
             _STATE["ops"] = ops
+            drain.at_exit(_STATE["c"])
         return _STATE["ops"]
 
 

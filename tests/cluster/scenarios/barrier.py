@@ -1,7 +1,9 @@
 """Training whose updates go on after the step, written by hand with the barrier's ops; and the same without them."""
 
+import atexit
 import hashlib
 import threading
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -26,9 +28,17 @@ def feed_of(step, width):
     return np.random.RandomState(1000 + step).randn(_BATCH, width).astype(np.float32)
 
 
-def _gate():
-    """A queue on the parameter server; f takes one element before its updates."""
-    return tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shapes=[[]], shared_name="updates_gate")
+def _gate(name):
+    """A queue that something takes one element of before it goes on."""
+    return tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shapes=[[]], shared_name=name)
+
+
+def _pass(name):
+    return tf.raw_ops.QueueDequeueV2(handle=_gate(name), component_types=[tf.int32])
+
+
+def _let_pass(name):
+    return tf.raw_ops.QueueEnqueueV2(handle=_gate(name), components=[1])
 
 
 class Training:
@@ -40,21 +50,26 @@ class Training:
     Args:
       task: where it runs; its home.
       client: who trains; None for plain synchronous training.
-      gated: updates wait until "open" was run.
+      gated: updates wait until "open_gate" was run, once for each step.
+      held: a step does not start its updates before "let_step" was run.
+      timeout_ms: of each run.
+      isolated: whether the session has variables of its own.
+      unopened: whether "bad" makes the step fail before any mailbox is open.
     """
 
-    def __init__(self, task, client, layers=2, width=64, gated=False, timeout_ms=60_000, isolated=False, unopened=False):
+    def __init__(self, task, client, layers=2, width=64, timeout_ms=60_000, isolated=False, **faults):
         import tfsched
 
         tfsched.load()
         from tfsched.ops import library
 
         self.ops = library.load()
-        self.client, self.layers, self.width, self.gated = client, layers, width, gated
+        self.client, self.layers, self.width = client, layers, width
+        self.gated, self.held, self.unopened = (faults.pop(name, False) for name in ("gated", "held", "unopened"))
+        assert not faults
         servers = len(task.spec["cluster"]["ps"])
         self.ps = [f"/job:ps/replica:0/task:{number % servers}/device:CPU:0" for number in range(layers)]
         self.home = f"/job:{task.spec['job']}/replica:0/task:{task.spec['index']}/device:CPU:0"
-        self.unopened = unopened
         with tf.Graph().as_default() as graph:
             self._build()
         config = v1.ConfigProto(operation_timeout_in_ms=timeout_ms, isolate_session_state=isolated)
@@ -98,7 +113,7 @@ class Training:
             gradients[-1] = v1.check_numerics(gradients[-1] / (1.0 - self.bad), "the step's own error")
         if self.gated:
             with tf.device(self.ps[0]):
-                self.open_gate = tf.raw_ops.QueueEnqueueV2(handle=_gate(), components=[1])
+                self.open_gate = _let_pass("updates")
         self.values = []
         for number, ps in enumerate(self.ps):
             with tf.device(ps):
@@ -113,8 +128,9 @@ class Training:
             return
         push = self._push(names)
         with tf.device(self.home):
+            self.let_step = _let_pass("steps")
             with tf.control_dependencies(waits):
-                gate = tf.no_op()
+                gate = _pass("steps")[0] if self.held else tf.no_op()
             with tf.control_dependencies([gate]):
                 token = self.ops.tfsched_background_call(client=self.client, f=push)
             if self.unopened:
@@ -157,7 +173,7 @@ class Training:
             before = []
             if self.gated:
                 with tf.device(self.ps[0]):
-                    before = tf.raw_ops.QueueDequeueV2(handle=_gate(), component_types=[tf.int32])
+                    before = _pass("updates")
             for number, name in enumerate(names):
                 with tf.device(self.home):
                     gradient = ops.tfsched_take(token, T=tf.float32, key=name, shape=[self.width, self.width])
@@ -209,6 +225,13 @@ def fetch(task, what, called="main"):
 def digests(task, called="main"):
     """The variables, after all updates."""
     return task.state[called].digests()
+
+
+def end_python(task):
+    """Runs what Python runs at the end of a process; returns how long that took, in seconds."""
+    began = time.monotonic()
+    atexit._run_exitfuncs()
+    return time.monotonic() - began
 
 
 def native_drain(task, timeout_ms):
