@@ -10,6 +10,9 @@ from .cluster import STOCK, Cluster, TaskDied, TaskError
 PACED = {"ps0": {"TFSCHED_EMULATED_BPS": "80e6"}}
 MODEL = {"layers": 8, "width": 512}
 ORDERED = {"credit_bytes": 1}
+POLICIES = pytest.mark.parametrize(
+    "options", [ORDERED, {"policy": "bytescheduler", **ORDERED}], ids=["tictac", "bytescheduler"]
+)
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -91,11 +94,17 @@ def faults(cluster, options):
     return seen
 
 
-def test_errors_are_those_of_stock_tensorflow():
+@pytest.fixture(scope="module")
+def stock_errors():
     with Cluster(protocol=STOCK) as cluster:
-        stock = faults(cluster, None)
+        return faults(cluster, None)
+
+
+@POLICIES
+def test_errors_are_those_of_stock_tensorflow(stock_errors, options):
     with Cluster(environment=PACED) as cluster:
-        ordered = faults(cluster, ORDERED)
+        ordered = faults(cluster, options)
+    stock = dict(stock_errors)
     for seen in (stock, ordered):
         # A race within TensorFlow: whether the channel to the new server stands again. Both make a MonitoredSession recover.
         assert seen.pop("session of before") in ("AbortedError", "UnavailableError")
@@ -103,11 +112,12 @@ def test_errors_are_those_of_stock_tensorflow():
     assert stock["close"] == "CancelledError"
 
 
-def test_worker_killed_while_transfers_to_it_are_queued():
+@POLICIES
+def test_worker_killed_while_transfers_to_it_are_queued(options):
     with Cluster(workers=2, environment=PACED) as cluster:
         for index in range(2):
             name, filters = f"worker{index}", ["/job:ps", f"/job:worker/task:{index}"]
-            cluster.call(name, "common.open_session", options=ORDERED, filters=filters, init=index == 0, **MODEL)
+            cluster.call(name, "common.open_session", options=options, filters=filters, init=index == 0, **MODEL)
             cluster.call(name, "common.run")
         step = cluster.submit("worker1", "common.run")
         in_mid_step(cluster, step)
@@ -120,7 +130,7 @@ def test_worker_killed_while_transfers_to_it_are_queued():
 
         cluster.restart("worker1")
         cluster.call(
-            "worker1", "common.open_session", options=ORDERED, filters=["/job:ps", "/job:worker/task:1"], init=False, **MODEL
+            "worker1", "common.open_session", options=options, filters=["/job:ps", "/job:worker/task:1"], init=False, **MODEL
         )
         both = [cluster.submit(f"worker{index}", "common.run", count=2) for index in range(2)]
         for pending in both:

@@ -57,7 +57,16 @@ def wanted(stock):
 
 @pytest.mark.parametrize("use_resource", [True, False], ids=["resource", "reference"])
 @pytest.mark.parametrize(
-    "options", [{}, {"credit_bytes": 1}, {"policy": "fifo"}, {"ordering": "random", "seed": 3}], ids=str
+    "options",
+    [
+        {},
+        {"credit_bytes": 1},
+        {"policy": "fifo"},
+        {"policy": "bytescheduler", "credit_bytes": 50_000},
+        {"policy": "p3"},
+        {"ordering": "random", "seed": 3},
+    ],
+    ids=str,
 )
 def test_mlp(wanted, ordered, options, use_resource):
     before = tasks(ordered)

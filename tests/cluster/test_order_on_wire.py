@@ -74,6 +74,22 @@ def test_fifo_policy_sends_as_tensors_become_ready():
     assert any([transfer["rank"] for transfer in step] != list(range(8)) for step in steps.values())
 
 
+def test_steps_share_the_link_under_p3():
+    count = 10
+    with Cluster(environment=PATIENT) as cluster:
+        losses = cluster.call("worker0", "faults.twins", options={"policy": "p3", "credit_bytes": 0}, count=count)
+        stats = cluster.wait_idle("ps0")
+        transfers = [transfer for transfer in cluster.call("ps0", "common.transfers") if transfer["rank"] >= 0]
+    assert {len(one) for one in losses} == {count} and len({*losses[0], *losses[1]}) == 1
+    assert stats["late"] == stats["step_asides"] == 0
+    # Two sessions' steps at once, and never two transfers: neither of one step nor of both.
+    assert len(by_step(transfers)) >= 2 * count
+    assert most_at_once(transfers) == 0
+    # They really were at once: a step's transfers have another's among them.
+    order = [transfer["step_id"] for transfer in transfers]
+    assert any(len(set(order[order.index(step) : len(order) - order[::-1].index(step)])) > 1 for step in set(order))
+
+
 @pytest.mark.parametrize("credit_bytes", [1, 1_500_000])
 def test_credit_bounds_what_is_on_an_emulated_wire(credit_bytes):
     # 1 MB each, 20 ms each.
