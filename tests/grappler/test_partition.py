@@ -213,6 +213,22 @@ def test_chunks_follow_one_another_and_one_merge_serves_a_device():
     assert "2 of them in 8 chunks" in explain(report)
 
 
+def test_a_merge_whose_chunks_were_replaced_stays():
+    """Constant folding, between the two times that Grappler runs the pass, may know a chunk."""
+    graph_def, fetches = build(layers)
+    changed, _ = rewritten(graph_def, fetches, partition_bytes=16_384)
+    merge = nodes(changed, MERGE_OP)[0]
+    folded = changed.node.add(name="folded", op="Const", device=merge.device)
+    folded.attr["dtype"].type = types_pb2.DT_FLOAT
+    folded.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.zeros([4096], np.float32)))
+    split = merge.input[0]
+    merge.input[0] = folded.name
+    bare = strip_proxies(copy(changed))
+    assert [node.name for node in nodes(bare, MERGE_OP)] == [merge.name]
+    assert [node.name for node in nodes(bare, SPLIT_OP)] == [split]
+    assert not nodes(bare, PROXY_OP)
+
+
 def test_a_merge_for_another_kind_of_device_stands_on_the_cpu_beside_it():
     graph_def, fetches = build(layers)
     for node in graph_def.node:

@@ -13,9 +13,6 @@ from tfsched.options import Options
 
 PREFIX = "tfsched/proxy/"
 
-# Each of these stands for its first input: a split and a merge do so together.
-_STAND_INS = {PROXY_OP, SPLIT_OP, MERGE_OP}
-
 
 def strip_proxies(graph: Any) -> Any:
     """Undoes :func:`insert_proxies` and :func:`tfsched.grappler.partition.insert_chunks`, whoever made the nodes.
@@ -23,7 +20,7 @@ def strip_proxies(graph: Any) -> Any:
     Returns:
       ``graph`` itself if it has none, else a GraphDef without them; ``graph`` is used up.
     """
-    behind = {node.name: node.input[0] for node in graph.node if node.op in _STAND_INS}
+    behind = _stand_ins(graph)
     if not behind:
         return graph
     result = type(graph)(versions=graph.versions, library=graph.library)
@@ -40,6 +37,28 @@ def strip_proxies(graph: Any) -> Any:
                 node.input[position] = text if port >= 0 else "^" + name
         result.node.append(node)
     return result
+
+
+def _stand_ins(graph: Any) -> dict[str, str]:
+    """Name of a node -> the input that it stands for: of proxies, and of splits whose chunks all end in one merge.
+
+    Where another optimizer has changed what is between a split and a merge, say for constants, they are left as they are:
+    the merge is still right.
+    """
+    behind = {node.name: node.input[0] for node in graph.node if node.op == PROXY_OP}
+    splits = {node.name: node for node in graph.node if node.op == SPLIT_OP}
+    if not splits:
+        return behind
+    for node in graph.node:
+        if node.op == MERGE_OP:
+            name = split_input(node.input[0])[0]
+            chunks = [split_input(text) for text in node.input if not text.startswith("^")]
+            split = splits.get(name)
+            if split is not None and chunks == [(name, port) for port in range(split.attr["N"].i)]:
+                behind[node.name] = split.input[0]
+    kept = {split_input(text)[0] for node in graph.node if node.name not in behind for text in node.input if text[0] != "^"}
+    behind.update({name: split.input[0] for name, split in splits.items() if name not in kept})
+    return behind
 
 
 def insert_proxies(view: GraphView, ranked: Sequence[Ranked], options: Options) -> None:
