@@ -35,8 +35,9 @@ def train(task, sizes, steps, init=True, use_resource=True, policy="tictac"):
         draw = np.random.RandomState(3)
         feeds = [draw.randn(4, 96).astype(np.float32) for _ in range(steps * len(sizes))]
     for number, size in enumerate(sizes):
-        options = size and {"partition_bytes": size, "policy": policy, "credit_bytes": 20_000, "strict": True}
-        with v1.Session(task.target, graph=graph, config=common.session_config(task, options)) as session:
+        options = {"partition_bytes": size, "policy": policy, "credit_bytes": 20_000, "strict": True}
+        config = common.session_config(task, None if size is None else options)
+        with v1.Session(task.target, graph=graph, config=config) as session:
             if init and number == 0:
                 session.run(initializer)
             for value in feeds[number * steps : (number + 1) * steps]:
