@@ -2,7 +2,7 @@
 
 import pytest
 
-from .cluster import STOCK, Cluster
+from .cluster import STOCK, Cluster, TaskError
 
 pytestmark = pytest.mark.timeout(180)
 # What the sums add up in which order must depend on nothing: oneDNN chooses by the number of idle threads.
@@ -101,3 +101,25 @@ def test_a_stock_worker_gets_whole_tensors():
         cluster.call("worker0", "common.open_session", name="own", **session)
         assert cluster.call("worker0", "common.run", name="own", count=3) == losses
         assert any("#" in row["name"] for row in cluster.call("ps0", "common.transfers"))
+
+
+def test_a_step_that_ends_early_takes_its_chunks_with_it():
+    # A transfer is 1 MB in 16 chunks; the sender paces them, so that a step of 8 takes 0.8 s.
+    with Cluster(environment={"ps0": {"TFSCHED_EMULATED_BPS": "80e6"}}) as cluster:
+        session = {"options": {"partition_bytes": 65_536, "credit_bytes": 65_536}, "layers": 8, "width": 512}
+        cluster.call("worker0", "common.open_session", **session)
+        (first,) = cluster.call("worker0", "common.run")
+        for ended_by in ("timeout", "close"):
+            cluster.wait_idle("ps0")
+            dropped = cluster.stats("ps0")["dropped"]
+            limit_ms = 400 if ended_by == "timeout" else None
+            step = cluster.submit("worker0", "common.run", fetch="gated", timeout_ms=limit_ms)
+            cluster.wait_queued("ps0")
+            if ended_by == "close":
+                cluster.call("worker0", "common.close_session")
+            with pytest.raises(TaskError):
+                step.result()
+            stats = cluster.wait_idle("ps0")
+            assert stats["dropped"] > dropped
+        cluster.call("worker0", "common.open_session", init=True, **session)
+        assert cluster.call("worker0", "common.run") == [first]
