@@ -55,6 +55,14 @@ def test_result_has_exactly_the_promised_fields():
     json.dumps(result, allow_nan=False)
 
 
+def test_a_long_name_is_shown_whole():
+    name = "tio:credit_bytes=1000000:policy=fifo:strict=true:seed=3"
+    console = Console(width=110, record=True, file=io.StringIO())
+    report.print_result(report.build_result(measurement(**{name: [1.0]}), FACTS), console)
+    cells = [line.split("│")[1].strip() for line in console.export_text().splitlines() if line.startswith("│")]
+    assert "".join(cells) == name
+
+
 def test_blocks_and_an_uneven_load_are_told():
     training = measurement(vanilla=[1.6, 1.6], tio=[1.0, 1.0])
     training.block = 5

@@ -116,7 +116,7 @@ def table_of(result: dict[str, Any]) -> Table:
         f"pull alone {bounds['pull_s']:.3f} s{push}){several}; {describe_threads(result['threads'])}"
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("setting")
+    table.add_column("setting", overflow="fold")  # names with options are long and differ at their ends
     for heading in (*("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower", "straggler", "samples/s"),):
         table.add_column(heading, justify="right")
     for name, row in result["settings"].items():
