@@ -286,7 +286,11 @@ class Schedule {
 };
 
 void RunSchedules(const Faults& faults) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr uint32_t kSchedules = 800;  // each takes ten times as long
+#else
   constexpr uint32_t kSchedules = 4000;
+#endif
   for (uint32_t seed = 0; seed < kSchedules; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule schedule(seed, faults);
