@@ -8,7 +8,6 @@ import pytest
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.links import Link
 from tfsched.bench.settings import STOCK, TFSCHED
-from tfsched.bench.testbed import wait_until
 from tfsched.bench.threads import available_cores, describe_threads, resolve_threads
 
 
@@ -35,11 +34,6 @@ def ticks_by_thread(pid: int) -> dict[int, int]:
     return ticks
 
 
-def compute_pool(pid: int) -> int:
-    """How many threads of a process can run ops."""
-    return [task.read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")].count("tf_Compute")
-
-
 def busy_threads(cluster: Cluster, model: str, batch: int, wanted_ticks: int = 80) -> int:
     """How many threads of worker 0 do the work of computing alone: those with more than a tenth of it."""
     cluster.call(do="build", graph="compute", model=model, phase="forward", batch=batch, seed=0)
@@ -62,7 +56,4 @@ def busy_threads(cluster: Cluster, model: str, batch: int, wanted_ticks: int = 8
 )
 def test_a_worker_computes_with_as_many_threads_as_it_was_given(model, batch, intra, inter, threads):
     with Cluster(1, 1, Link("none", None), (STOCK, TFSCHED), intra, inter, timeout_s=90) as cluster:
-        # A thread names itself, which on a busy machine takes its time.
-        assert wait_until(lambda: compute_pool(cluster.pid("worker0")) == inter, 20)
-        assert wait_until(lambda: compute_pool(cluster.pid("ps0")) == available_cores(), 20)
         assert busy_threads(cluster, model, batch) == threads
