@@ -12,6 +12,18 @@ STEPS = 200
 # What the sums add up in which order must depend on nothing: oneDNN chooses by the number of idle threads.
 FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 OPTIMIZERS = ("sgd", "momentum", "adam", "rmsprop", "adagrad", "by_hand")
+# A weight has 9,216 bytes: three chunks, two, whole; and what a user gets who names nothing else.
+OPTIONS = (
+    {},
+    {"policy": "bytescheduler", "partition_bytes": 4096, "credit_bytes": 8192},
+    {"policy": "p3", "partition_bytes": 4608},
+    {"policy": "bytescheduler", "partition_bytes": 1 << 20},
+)
+# Each optimizer with and without clipping; each set of options with several of them.
+CASES = [
+    (optimizer, clip, OPTIONS[(number + clip) % len(OPTIONS)])
+    for (number, optimizer), clip in itertools.product(enumerate(OPTIMIZERS), [False, True])
+] + [("adam", False, options) for number, options in enumerate(OPTIONS) if number != 2]
 
 
 def start(ps, workers, **more):
@@ -35,12 +47,13 @@ def check(result):
     assert len(set(result["variables"].values())) > 5
 
 
-@pytest.mark.parametrize("optimizer,clip", list(itertools.product(OPTIMIZERS, [False, True])))
-def test_identical(pair, optimizer, clip):
+@pytest.mark.parametrize("optimizer,clip,options", CASES, ids=str)
+def test_identical(pair, optimizer, clip, options):
     stock, crossing, workers = pair
+    before = crossing.stats("worker0")
     arguments = {"steps": STEPS, "optimizer": optimizer, "clip": clip, "workers": workers}
     pending = stock.submit("worker0", "crossing.train", options=None, **arguments)
-    got = crossing.call("worker0", "crossing.train", limit_s=300, options={"barrier": False}, **arguments)
+    got = crossing.call("worker0", "crossing.train", limit_s=300, options={"barrier": False, **options}, **arguments)
     wanted = pending.result(300)
     check(wanted)
     assert got == wanted
@@ -49,5 +62,14 @@ def test_identical(pair, optimizer, clip):
     assert seen["kept"] == {}
     assert seen["crossing"] >= 8  # weights and biases; slots besides
     done = crossing.stats("worker0")
-    assert done["background_calls"] >= STEPS
+    assert done["background_calls"] - before["background_calls"] == STEPS
     assert done["background_failed"] == done["background_outstanding"] == 0
+    pushed = done["tasks"] - before["tasks"]
+    if options.get("policy") and workers == 1:
+        # Four weights and four biases a step, in chunks if they are larger.
+        chunks = {4096: 3, 4608: 2}.get(options["partition_bytes"], 1)
+        if optimizer == "by_hand":
+            chunks = 1  # what is added to a slot may have any shape that fits, so nobody knows its size
+        assert pushed >= STEPS * (4 * chunks + 4)
+    elif not options and workers == 1:
+        assert pushed == 0  # tictac orders pulls only
