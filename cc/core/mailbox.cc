@@ -17,29 +17,29 @@ Outcome Over() { return Outcome::Derived(kCancelledCode, "tfsched: the backgroun
 
 }  // namespace
 
-void Mailbox::Open(Token token, const std::string& client, int64_t slots) {
+void Mailbox::Open(const Address& address, const std::string& client, int64_t slots) {
   Later later;
   {
     std::lock_guard<std::mutex> lock(mu_);
     for (auto it = boxes_.begin(); it != boxes_.end();) {
       const auto next = std::next(it);
-      if (it->second.closed && it->second.client == client && it->first != token) Discard(it, &later);
+      if (it->second.closed && it->second.client == client && it->first.first != address.first) Discard(it, &later);
       it = next;
     }
-    if (ended_.count(token) == 0) {
-      Box& box = boxes_[token];
+    if (ended_.count(address.first) == 0) {
+      Box& box = boxes_[address];
       box.client = client;
-      box.slots = slots;
+      box.slots += slots;
     }
   }
   Run(&later);
 }
 
-Mailbox::Put Mailbox::PutValue(Token token, const std::string& key, Value value) {
+Mailbox::Put Mailbox::PutValue(const Address& address, const std::string& key, Value value) {
   std::shared_ptr<Taker> taker;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    const auto it = boxes_.find(token);
+    const auto it = boxes_.find(address);
     if (it == boxes_.end() || it->second.closed) return Put::kOver;
     Box& box = it->second;
     const auto waiting = box.takers.find(key);
@@ -55,18 +55,18 @@ Mailbox::Put Mailbox::PutValue(Token token, const std::string& key, Value value)
   return Put::kStored;
 }
 
-void Mailbox::Take(Token token, const std::string& key, std::shared_ptr<Taker> taker) {
+void Mailbox::Take(const Address& address, const std::string& key, std::shared_ptr<Taker> taker) {
   Outcome outcome;
   Value value;
   Later later;
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (taker->claimed()) return;  // given up before it began
-    if (ended_.count(token) > 0) {
+    if (ended_.count(address.first) > 0) {
       outcome = Over();
       if (!taker->Claim()) return;
     } else {
-      const auto it = boxes_.try_emplace(token).first;
+      const auto it = boxes_.try_emplace(address).first;
       Box& box = it->second;
       const auto found = box.values.find(key);
       if (found == box.values.end() && !box.closed && box.takers.emplace(key, taker).second) return;
@@ -87,11 +87,11 @@ void Mailbox::Take(Token token, const std::string& key, std::shared_ptr<Taker> t
   Run(&later);
 }
 
-void Mailbox::CancelTake(Token token, const std::string& key, const std::shared_ptr<Taker>& taker) {
+void Mailbox::CancelTake(const Address& address, const std::string& key, const std::shared_ptr<Taker>& taker) {
   if (!taker->Claim()) return;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    const auto it = boxes_.find(token);
+    const auto it = boxes_.find(address);
     if (it != boxes_.end()) {
       Box& box = it->second;
       const auto waiting = box.takers.find(key);
@@ -103,11 +103,11 @@ void Mailbox::CancelTake(Token token, const std::string& key, const std::shared_
   taker->Call(Over(), nullptr);
 }
 
-void Mailbox::Close(Token token) {
+void Mailbox::Close(const Address& address) {
   Later later;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    const auto it = boxes_.find(token);
+    const auto it = boxes_.find(address);
     if (it == boxes_.end()) return;
     it->second.closed = true;
     AbortTakers(&it->second, NeverPut(), &later);
@@ -127,10 +127,11 @@ void Mailbox::EndCall(Token token) {
         ended_order_.pop_front();
       }
     }
-    const auto it = boxes_.find(token);
-    if (it != boxes_.end()) {
+    for (auto it = boxes_.lower_bound({token, ""}); it != boxes_.end() && it->first.first == token;) {
+      const auto next = std::next(it);
       AbortTakers(&it->second, Over(), &later);
       Discard(it, &later);
+      it = next;
     }
   }
   Run(&later);

@@ -9,8 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cc/core/outcome.h"
@@ -18,12 +18,14 @@
 
 namespace tfsched {
 
-// One box per token, that is per execution of f. The step opens, fills and closes it; f takes from it, and may come before
-// the step does. Thread safe; waiters are called without locks held. A box goes away when the step is over and all its
-// slots were taken, and at the latest when f is over.
+// One box per token, that is per execution of f, and task: one process may run several tasks of a cluster, whose parts of a
+// step end each for itself. The step opens, fills and closes it; f takes from it, and may come before the step does. Thread
+// safe; waiters are called without locks held. A box goes away when the step is over and all its slots were taken, and at
+// the latest when f is over.
 class Mailbox {
  public:
   using Token = int64_t;
+  using Address = std::pair<Token, std::string>;  // token, task
   using Value = std::shared_ptr<void>;
   using Taker = Waiter<const Outcome&, Value>;
 
@@ -35,22 +37,23 @@ class Mailbox {
     int64_t waiting = 0;  // takers
   };
 
-  // The step will put `slots` values. Throws away the client's older boxes that are closed: their f is over.
-  void Open(Token token, const std::string& client, int64_t slots);
+  // The step will put `slots` values (more, if it has opened the box before). Throws away the client's older boxes that are
+  // closed: their f is over.
+  void Open(const Address& address, const std::string& client, int64_t slots);
 
   // kOver: f has ended, the value is dropped. kTwice: the key was put before.
-  Put PutValue(Token token, const std::string& key, Value value);
+  Put PutValue(const Address& address, const std::string& key, Value value);
 
   // Calls `taker` with the value, now or when it is put; with a derived error if it will never be.
-  void Take(Token token, const std::string& key, std::shared_ptr<Taker> taker);
+  void Take(const Address& address, const std::string& key, std::shared_ptr<Taker> taker);
 
   // Gives up a Take, unless its taker has been claimed already.
-  void CancelTake(Token token, const std::string& key, const std::shared_ptr<Taker>& taker);
+  void CancelTake(const Address& address, const std::string& key, const std::shared_ptr<Taker>& taker);
 
   // The step is over: what it has not put will never come.
-  void Close(Token token);
+  void Close(const Address& address);
 
-  // f is over, or must end: takers are aborted, the box goes, and so will everything that still comes for the token.
+  // f is over, or must end: takers are aborted, its boxes go, and so will everything that still comes for the token.
   void EndCall(Token token);
 
   Counters counters() const;
@@ -64,7 +67,7 @@ class Mailbox {
     std::map<std::string, Value> values;
     std::map<std::string, std::shared_ptr<Taker>> takers;
   };
-  using Boxes = std::unordered_map<Token, Box>;
+  using Boxes = std::map<Address, Box>;
   // Runs after the lock is released: calls, and the freeing of values.
   using Later = std::vector<std::function<void()>>;
 

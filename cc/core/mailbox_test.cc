@@ -13,6 +13,8 @@
 namespace tfsched {
 namespace {
 
+const char kTask[] = "/job:ps/replica:0/task:0";
+
 // A Take and what became of it.
 struct Taken {
   int calls = 0;
@@ -33,12 +35,12 @@ std::shared_ptr<Taken> NewTake() {
 
 std::shared_ptr<Taken> Take(Mailbox* mailbox, int64_t token, const std::string& key) {
   auto taken = NewTake();
-  mailbox->Take(token, key, taken->taker);
+  mailbox->Take({token, kTask}, key, taken->taker);
   return taken;
 }
 
 Mailbox::Put Put(Mailbox* mailbox, int64_t token, const std::string& key, int value) {
-  return mailbox->PutValue(token, key, std::make_shared<int>(value));
+  return mailbox->PutValue({token, kTask}, key, std::make_shared<int>(value));
 }
 
 void ExpectEmpty(const Mailbox& mailbox) {
@@ -50,21 +52,21 @@ void ExpectEmpty(const Mailbox& mailbox) {
 TEST(Mailbox, EitherMayComeFirst) {
   Mailbox mailbox;
   const auto early = Take(&mailbox, 7, "a");
-  mailbox.Open(7, "client", 2);
+  mailbox.Open({7, kTask}, "client", 2);
   EXPECT_EQ(early->calls, 0);
   EXPECT_EQ(Put(&mailbox, 7, "a", 1), Mailbox::Put::kStored);
   EXPECT_EQ(early->value, 1);
   EXPECT_EQ(Put(&mailbox, 7, "b", 2), Mailbox::Put::kStored);
   EXPECT_EQ(Take(&mailbox, 7, "b")->value, 2);
-  mailbox.Close(7);
+  mailbox.Close({7, kTask});
   ExpectEmpty(mailbox);
 }
 
 TEST(Mailbox, ValuesOutliveTheStep) {
   Mailbox mailbox;
-  mailbox.Open(7, "client", 1);
+  mailbox.Open({7, kTask}, "client", 1);
   Put(&mailbox, 7, "a", 1);
-  mailbox.Close(7);
+  mailbox.Close({7, kTask});
   EXPECT_EQ(mailbox.counters().values, 1);
   EXPECT_EQ(Take(&mailbox, 7, "a")->value, 1);
   ExpectEmpty(mailbox);
@@ -72,9 +74,9 @@ TEST(Mailbox, ValuesOutliveTheStep) {
 
 TEST(Mailbox, AStepThatEndsWithoutPuttingAbortsTheTakes) {
   Mailbox mailbox;
-  mailbox.Open(7, "client", 2);
+  mailbox.Open({7, kTask}, "client", 2);
   const auto waiting = Take(&mailbox, 7, "a");
-  mailbox.Close(7);
+  mailbox.Close({7, kTask});
   EXPECT_EQ(waiting->calls, 1);
   EXPECT_EQ(waiting->outcome.code, kAbortedCode);
   EXPECT_TRUE(waiting->outcome.derived);
@@ -90,46 +92,46 @@ TEST(Mailbox, NothingComesAfterTheEndOfTheCall) {
   mailbox.EndCall(7);
   EXPECT_EQ(waiting->outcome.code, kCancelledCode);
   EXPECT_EQ(Take(&mailbox, 7, "a")->outcome.code, kCancelledCode);
-  mailbox.Open(7, "client", 1);
+  mailbox.Open({7, kTask}, "client", 1);
   EXPECT_EQ(Put(&mailbox, 7, "a", 1), Mailbox::Put::kOver);
-  mailbox.Close(7);
+  mailbox.Close({7, kTask});
   ExpectEmpty(mailbox);
 }
 
 TEST(Mailbox, ACancelledTakeLeavesNothing) {
   Mailbox mailbox;
   const auto waiting = Take(&mailbox, 7, "a");
-  mailbox.CancelTake(7, "a", waiting->taker);
-  mailbox.CancelTake(7, "a", waiting->taker);
+  mailbox.CancelTake({7, kTask}, "a", waiting->taker);
+  mailbox.CancelTake({7, kTask}, "a", waiting->taker);
   EXPECT_EQ(waiting->calls, 1);
   EXPECT_EQ(waiting->outcome.code, kCancelledCode);
   ExpectEmpty(mailbox);
 
   const auto before = NewTake();
-  mailbox.CancelTake(7, "a", before->taker);
-  mailbox.Take(7, "a", before->taker);
+  mailbox.CancelTake({7, kTask}, "a", before->taker);
+  mailbox.Take({7, kTask}, "a", before->taker);
   EXPECT_EQ(before->calls, 1);
   ExpectEmpty(mailbox);
 }
 
 TEST(Mailbox, TheNextOpenThrowsAwayWhatTheClientLeft) {
   Mailbox mailbox;
-  mailbox.Open(7, "client", 2);
-  mailbox.Open(8, "other", 2);
+  mailbox.Open({7, kTask}, "client", 2);
+  mailbox.Open({8, kTask}, "other", 2);
   auto value = std::make_shared<int>(1);
-  mailbox.PutValue(7, "a", value);
+  mailbox.PutValue({7, kTask}, "a", value);
   Put(&mailbox, 8, "a", 1);
-  mailbox.Close(7);
-  mailbox.Close(8);
+  mailbox.Close({7, kTask});
+  mailbox.Close({8, kTask});
   EXPECT_EQ(value.use_count(), 2);
-  mailbox.Open(9, "client", 1);
+  mailbox.Open({9, kTask}, "client", 1);
   EXPECT_EQ(value.use_count(), 1);
   EXPECT_EQ(mailbox.counters().boxes, 2) << "the other client's, and the new one";
 }
 
 TEST(Mailbox, KeysAreUsedOnce) {
   Mailbox mailbox;
-  mailbox.Open(7, "client", 2);
+  mailbox.Open({7, kTask}, "client", 2);
   Put(&mailbox, 7, "a", 1);
   EXPECT_EQ(Put(&mailbox, 7, "a", 2), Mailbox::Put::kTwice);
   const auto first = Take(&mailbox, 7, "b"), second = Take(&mailbox, 7, "b");
@@ -137,6 +139,36 @@ TEST(Mailbox, KeysAreUsedOnce) {
   Put(&mailbox, 7, "b", 3);
   EXPECT_EQ(first->value, 3);
   EXPECT_EQ(Take(&mailbox, 7, "a")->value, 1);
+}
+
+TEST(Mailbox, TasksOfOneProcessEndTheirPartsEachForItself) {
+  Mailbox mailbox;
+  const Mailbox::Address ps(7, "ps"), worker(7, "worker");
+  const auto early = NewTake();
+  mailbox.Take(worker, "a", early->taker);
+  mailbox.Open(ps, "client", 1);
+  mailbox.PutValue(ps, "a", std::make_shared<int>(1));
+  mailbox.Close(ps);
+  mailbox.Open(worker, "client", 1);
+  EXPECT_EQ(early->calls, 0);
+  mailbox.PutValue(worker, "a", std::make_shared<int>(2));
+  EXPECT_EQ(early->value, 2);
+  EXPECT_EQ(mailbox.counters().values, 1);
+  mailbox.EndCall(7);
+  mailbox.Close(worker);
+  ExpectEmpty(mailbox);
+}
+
+TEST(Mailbox, ATaskMayOpenItsBoxTwice) {
+  Mailbox mailbox;
+  for (const char* key : {"a", "b"}) {
+    mailbox.Open({7, kTask}, "client", 1);
+    Put(&mailbox, 7, key, 1);
+  }
+  mailbox.Close({7, kTask});
+  mailbox.Close({7, kTask});
+  for (const char* key : {"a", "b"}) EXPECT_EQ(Take(&mailbox, 7, key)->value, 1);
+  ExpectEmpty(mailbox);
 }
 
 TEST(Mailbox, ManyThreadsLeaveNothing) {
@@ -152,14 +184,14 @@ TEST(Mailbox, ManyThreadsLeaveNothing) {
   };
   std::vector<std::thread> threads;
   threads.push_back(every(1, [&](int64_t token, const std::string& key, int draw) {
-    if (key == "a") mailbox.Open(token, "client" + std::to_string(token % 5), kKeys);
+    if (key == "a") mailbox.Open({token, kTask}, "client" + std::to_string(token % 5), kKeys);
     if (draw % 11 != 0) Put(&mailbox, token, key, 1);
-    if (key == "d") mailbox.Close(token);
+    if (key == "d") mailbox.Close({token, kTask});
   }));
   threads.push_back(every(2, [&](int64_t token, const std::string& key, int draw) {
     auto taker = std::make_shared<Mailbox::Taker>([&](const Outcome&, const Mailbox::Value&) { ++called; });
-    mailbox.Take(token, key, taker);
-    if (draw % 13 == 0) mailbox.CancelTake(token, key, taker);
+    mailbox.Take({token, kTask}, key, taker);
+    if (draw % 13 == 0) mailbox.CancelTake({token, kTask}, key, taker);
   }));
   threads.push_back(every(3, [&](int64_t token, const std::string& key, int draw) {
     if (draw % 17 == 0) mailbox.EndCall(token);

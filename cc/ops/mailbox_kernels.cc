@@ -17,6 +17,12 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
+// The box of a token on the kernel's task.
+Mailbox::Address AddressOf(OpKernelContext* context, int token_index) {
+  const std::string& device = context->device()->name();
+  return {TokenOf(context, token_index), device.substr(0, device.find("/device:"))};
+}
+
 class OpenKernel : public OpKernel {
  public:
   explicit OpenKernel(OpKernelConstruction* context) : OpKernel(context) {
@@ -25,11 +31,11 @@ class OpenKernel : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    const int64_t token = TokenOf(context, 0);
-    ProcessMailbox().Open(token, client_, slots_);
+    const Mailbox::Address address = AddressOf(context, 0);
+    ProcessMailbox().Open(address, client_, slots_);
     // The step's manager is told of a cancellation, and calls back as well when it is destroyed at the step's normal end.
     const CancelHook hook(context);
-    if (!hook.Register([token] { ProcessMailbox().Close(token); })) ProcessMailbox().Close(token);
+    if (!hook.Register([address] { ProcessMailbox().Close(address); })) ProcessMailbox().Close(address);
     context->set_output(0, context->input(0));
   }
 
@@ -45,13 +51,13 @@ class PutKernel : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    const int64_t token = TokenOf(context, 1);
-    switch (ProcessMailbox().PutValue(token, key_, std::make_shared<Tensor>(context->input(0)))) {
+    const Mailbox::Address address = AddressOf(context, 1);
+    switch (ProcessMailbox().PutValue(address, key_, std::make_shared<Tensor>(context->input(0)))) {
       case Mailbox::Put::kStored:
         return;
       case Mailbox::Put::kOver:
         // Only the home knows why; elsewhere the value is of no use to anybody.
-        OP_REQUIRES_OK(context, StatusOf(ProcessCalls().TakeError(token)));
+        OP_REQUIRES_OK(context, StatusOf(ProcessCalls().TakeError(address.first)));
         return;
       case Mailbox::Put::kTwice:
         context->SetStatus(tensorflow::errors::Internal("tfsched: \"", key_, "\" was put twice in one step."));
@@ -70,7 +76,7 @@ class TakeKernel : public AsyncOpKernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    const int64_t token = TokenOf(context, 0);
+    const Mailbox::Address address = AddressOf(context, 0);
     const std::string key = key_;  // this kernel may be gone when Take returns
     const CancelHook hook(context);
     auto taker = std::make_shared<Mailbox::Taker>(
@@ -83,9 +89,9 @@ class TakeKernel : public AsyncOpKernel {
           }
           done();
         });
-    const auto cancel = [token, key, taker] { ProcessMailbox().CancelTake(token, key, taker); };
+    const auto cancel = [address, key, taker] { ProcessMailbox().CancelTake(address, key, taker); };
     if (!hook.Register(cancel)) return cancel();
-    ProcessMailbox().Take(token, key, taker);
+    ProcessMailbox().Take(address, key, taker);
   }
 
  private:

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from .cluster import STOCK, Cluster, TaskError, wait_until
+from .cluster import STOCK, Cluster, TaskError, free_ports, wait_until
 from .test_long_run import sample
 
 pytestmark = pytest.mark.timeout(300)
@@ -244,6 +244,26 @@ def test_two_workers_train_the_same_variables():
         # One that dies leaves the other alone.
         cluster.kill("worker1")
         assert len(steps(cluster, 20)) == 20
+        wait_idle(cluster)
+
+
+def test_a_task_that_holds_its_own_variables_and_two_servers_in_one_process():
+    losses, variables = synchronous(20)
+    (port,) = free_ports(1)
+    with Cluster() as cluster:
+        cluster.call(HOME, "barrier.open_solo", port=port, client="a")
+        open_training(cluster, client="a", init=False)
+        # The other server's variables have their names, and are others.
+        open_training(cluster, called="plain", client=None)
+        both = [cluster.submit(HOME, "barrier.steps", count=20, called=called) for called in ("solo", "main")]
+        for pending in both:
+            assert pending.result(120) == losses
+        for called in ("solo", "main"):
+            assert cluster.call(HOME, "barrier.digests", called=called) == variables
+        stats = cluster.stats(HOME)
+        assert stats["servers"] == 2
+        assert stats["background_done"] == 40
+        assert stats["waits"] == 40
         wait_idle(cluster)
 
 

@@ -4,6 +4,7 @@ import atexit
 import hashlib
 import threading
 import time
+import types
 
 import numpy as np
 import tensorflow as tf
@@ -204,6 +205,17 @@ def open_training(task, called="main", init=True, **arguments):
     if init:
         training.session.run(training.inits)
     task.state[called] = training
+
+
+def open_solo(task, port, called="solo", **arguments):
+    """A second server in this process, of a cluster with nobody else in it, and a Training on it."""
+    import tfsched
+
+    spec = {"cluster": {"ps": [f"127.0.0.1:{port}"]}, "job": "ps", "index": 0}
+    server = tfsched.Server(spec["cluster"], job_name="ps", task_index=0)
+    solo = types.SimpleNamespace(spec=spec, target=server.target, server=server, state=task.state)
+    task.state["solo server"] = server
+    open_training(solo, called=called, **arguments)
 
 
 def close(task, called="main"):
