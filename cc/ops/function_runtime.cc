@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "cc/core/waiter.h"
 #include "cc/transport/barrier.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/distributed_runtime/remote_device.h"
@@ -38,6 +39,9 @@ void AddTasks(const tensorflow::FunctionDef& function, std::set<std::string>* ta
     if (!task.empty()) tasks->insert(task);
   }
 }
+
+// How long a failed execution may take to end everywhere.
+constexpr int64_t kEndTimeoutUs = 15'000'000;
 
 // The answers of tasks to the question which devices they have. Outlives whoever asked: a task that hangs may answer later.
 struct Answers {
@@ -179,7 +183,23 @@ void FunctionRuntime::Execution::Start(const tensorflow::Tensor& argument, std::
     done(tensorflow::errors::Cancelled("tfsched: the step was cancelled."));
     return;
   }
-  runtime_->home_->Run(options_, runtime_->handle_, {argument}, &results_, std::move(done));
+  // When a part has failed, TensorFlow cancels the others and then, before it calls back, asks every task to clean up. To a
+  // task that has died that question may stay unanswered until the task is back: nobody shall wait for that.
+  auto ending = std::make_shared<Waiter<const absl::Status&>>(done);
+  manager_.RegisterCallback(manager_.get_cancellation_token(), [ending, env = runtime_->env()->env] {
+    if (ending->claimed()) return;
+    ProcessAlarm().After(kEndTimeoutUs, [ending, env] {
+      if (!ending->Claim()) return;
+      env->SchedClosure([ending] {
+        ending->Call(tensorflow::errors::Unavailable(
+            "tfsched: a part of the background update failed, and a task that took part does not answer any more."));
+      });
+    });
+  });
+  // TensorFlow holds this execution through `done`, until it has called back itself.
+  runtime_->home_->Run(options_, runtime_->handle_, {argument}, &results_, [ending, done](const absl::Status& status) {
+    if (ending->Claim()) ending->Call(status);
+  });
 }
 
 void FunctionRuntime::Execution::Cancel() {

@@ -196,7 +196,7 @@ def test_a_parameter_server_killed_and_restarted():
         cluster.kill("ps0")
         error = failure(step.result, 60)
         assert error.kind in ("UnavailableError", "AbortedError")
-        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 0, 30, "the end of the lost update")
+        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 0, 60, "the end of the lost update")
         cluster.restart("ps0")
         cluster.call(HOME, "barrier.close")
 
