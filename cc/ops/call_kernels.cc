@@ -17,12 +17,14 @@ using tensorflow::OpKernelContext;
 
 class AckKernel : public OpKernel {
  public:
+  bool IsExpensive() override { return false; }
   using OpKernel::OpKernel;
   void Compute(OpKernelContext* context) override { ProcessCalls().Ack(TokenOf(context, 0)); }
 };
 
 class JoinKernel : public AsyncOpKernel {
  public:
+  bool IsExpensive() override { return false; }
   using AsyncOpKernel::AsyncOpKernel;
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -41,6 +43,7 @@ class JoinKernel : public AsyncOpKernel {
 
 class DrainKernel : public AsyncOpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit DrainKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("timeout_ms", &timeout_ms_));

@@ -20,6 +20,7 @@ using tensorflow::OpKernelContext;
 
 class ExpectKernel : public OpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit ExpectKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("keys", &keys_));
@@ -45,6 +46,7 @@ class ExpectKernel : public OpKernel {
 
 class NotifyKernel : public OpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit NotifyKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
@@ -59,6 +61,7 @@ class NotifyKernel : public OpKernel {
 
 class WaitKernel : public AsyncOpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit WaitKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("key", &key_));

@@ -16,6 +16,7 @@
 #include "tensorflow/core/distributed_runtime/worker_interface.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/protobuf/worker.pb.h"
 #include "tensorflow/core/util/device_name_utils.h"
 
@@ -24,6 +25,15 @@ namespace {
 
 using tensorflow::Device;
 using tensorflow::DeviceNameUtils;
+
+constexpr int kBackgroundThreads = 4;
+
+// The threads on which f runs at home. Not the step's: where that computes on all of its threads, f would not get to send what
+// the step has put until the step is over.
+tensorflow::thread::ThreadPool* BackgroundPool(tensorflow::Env* env) {
+  static auto* pool = new tensorflow::thread::ThreadPool(env, "tfsched_background", kBackgroundThreads);
+  return pool;
+}
 
 // "/job:ps/replica:0/task:1" of a device; "" if the name does not say which task.
 std::string TaskOfDevice(const std::string& device) {
@@ -125,7 +135,7 @@ absl::Status FunctionRuntime::Instantiate() {
       });
   process_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
       spec_.env->device_mgr, spec_.env->env, &spec_.config, spec_.graph_def_version, spec_.library.get(),
-      tensorflow::OptimizerOptions(), spec_.env->compute_pool, cluster_.get(), /*session_metadata=*/nullptr,
+      tensorflow::OptimizerOptions(), BackgroundPool(spec_.env->env), cluster_.get(), /*session_metadata=*/nullptr,
       std::move(rendezvous));
   home_ = process_->GetFLR(spec_.home);
   if (home_ == nullptr) return tensorflow::errors::Internal("tfsched: ", spec_.home, " is no device of this server.");

@@ -25,6 +25,7 @@ Mailbox::Address AddressOf(OpKernelContext* context, int token_index) {
 
 class OpenKernel : public OpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit OpenKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("slots", &slots_));
@@ -46,6 +47,7 @@ class OpenKernel : public OpKernel {
 
 class PutKernel : public OpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit PutKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
   }
@@ -71,6 +73,7 @@ class PutKernel : public OpKernel {
 
 class TakeKernel : public AsyncOpKernel {
  public:
+  bool IsExpensive() override { return false; }
   explicit TakeKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
   }

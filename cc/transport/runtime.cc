@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/transport/barrier.h"
+#include "cc/transport/read_ahead.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/logging.h"
@@ -102,6 +103,10 @@ std::string StatsJson() {
   AppendField("waits_blocked", barrier.expectations.waits_blocked, &json);
   AppendField("wait_us_total", barrier.wait_us_total, &json);
   AppendField("mailboxes", barrier.mailbox.boxes, &json);
+  const SentAhead::Counters ahead = ProcessSentAhead().counters();
+  AppendField("sent_ahead", ahead.sent, &json);
+  AppendField("sent_ahead_used", ahead.used, &json);
+  AppendField("sent_ahead_missed", ahead.missed, &json);
   AppendField("expectations", barrier.expectations.tickets, &json);
   const Overrides overrides = ProcessDispatcher().scheduler().overrides();
   AppendField("policy", overrides.policy, &json);

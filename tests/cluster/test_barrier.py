@@ -51,6 +51,7 @@ def check(result):
 def test_identical(pair, optimizer, clip, options):
     stock, crossing, workers = pair
     before = crossing.stats("worker0")
+    before_ahead = sum(crossing.stats(name)["sent_ahead_used"] for name in ("ps0", "ps1") if name in crossing.names)
     arguments = {"steps": STEPS, "optimizer": optimizer, "clip": clip, "workers": workers}
     pending = stock.submit("worker0", "crossing.train", options=None, **arguments)
     got = crossing.call("worker0", "crossing.train", limit_s=300, options={"barrier": False, **options}, **arguments)
@@ -64,6 +65,9 @@ def test_identical(pair, optimizer, clip, options):
     done = crossing.stats("worker0")
     assert done["background_calls"] - before["background_calls"] == STEPS
     assert done["background_failed"] == done["background_outstanding"] == 0
+    ahead = sum(crossing.stats(name)["sent_ahead_used"] for name in ("ps0", "ps1") if name in crossing.names)
+    # Every weight and bias but those of the first step was with every worker before it was asked for.
+    assert ahead - before_ahead == (STEPS - 1) * 8 * workers
     pushed = done["tasks"] - before["tasks"]
     if options.get("policy") and workers == 1:
         # Four weights and four biases a step, in chunks if they are larger.

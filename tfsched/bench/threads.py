@@ -18,7 +18,8 @@ def available_cores() -> int:
 def resolve_threads(flag: str, value: str | int, workers: int, cores: int | None = None) -> int:
     """Threads of each worker for one of the two flags; 0 means TensorFlow's own default.
 
-    "auto" gives half of the cores to computing, shared by the workers, who all run on this machine, at least one each. A
+    "auto" gives half of the cores to computing, shared by the workers, who all run on this machine, at least one each,
+    and two inter-op threads. A
     host of a real cluster has its network to itself; here the other half of the cores carries what moves the bytes.
 
     Args:
@@ -31,7 +32,9 @@ def resolve_threads(flag: str, value: str | int, workers: int, cores: int | None
         BenchError: the value is neither.
     """
     if value == AUTO:
-        return max(1, (cores or available_cores()) // 2 // workers)
+        # With a single inter-op thread TensorFlow sends nothing while it computes, in any setting.
+        least = 2 if flag == "inter_op_threads" else 1
+        return max(least, (cores or available_cores()) // 2 // workers)
     try:
         threads = int(value)
     except ValueError:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, types_pb2
 
+from tfsched.grappler import read_ahead
 from tfsched.grappler.function_def import function_of
 from tfsched.grappler.graph import Edge, GraphView, task_of
 from tfsched.grappler.op_types import output_dtype
@@ -83,7 +84,7 @@ def cross(
             continue
         if any(looped[number] for number in consumers):
             return None, {variable: "it is used by name inside a loop"}
-    return _Surgeon(view, touches, cut, client, capable).operate(), cut.kept
+    return _Surgeon(view, touches, cut, client, capable, set(visible)).operate(), cut.kept
 
 
 def _loop_frames(view: GraphView) -> list[bool]:
@@ -95,12 +96,21 @@ def _loop_frames(view: GraphView) -> list[bool]:
 class _Surgeon:
     """Takes the updates out of one graph and puts the hand-over in."""
 
-    def __init__(self, view: GraphView, touches: Touches, cut: Cut, client: str, capable: Collection[str] | None):
+    def __init__(
+        self,
+        view: GraphView,
+        touches: Touches,
+        cut: Cut,
+        client: str,
+        capable: Collection[str] | None,
+        visible: set[int],
+    ):
         self.view = view
         self.graph = view.graph
         self.touches = touches
         self.cut = cut
         self.capable = capable
+        self.visible = visible
         self.inside = set(cut.updates) | set(cut.moved)
         self.servers = sorted({view.tasks[number] for number in cut.updates})
         self.home = self._choose_home()
@@ -108,16 +118,20 @@ class _Surgeon:
         self.body = graph_pb2.GraphDef(versions=self.graph.versions)
         self.body.library.CopyFrom(self.graph.library)
         self.controls: list[str] = []
+        self.ahead: list[read_ahead.Reader] = []
         self._taken: dict[Edge, str] = {}  # tensor of the step -> the node of the body that has it
         self._copies: dict[int, Any] = {}  # node of the step -> its copy in the body
 
     def operate(self) -> Crossing:
+        self.ahead = read_ahead.find_readers(self.view, self.touches, self.cut.updates, self.visible, self.capable)
         variables = list(dict.fromkeys(v for number in self.cut.updates for v in self.touches.of[number]))
         # The body first: it copies what the step then loses.
         self._build_body(variables)
         gates = self._add_waits()
         token = self._add_call(gates)
         join = self._add_hand_over(token)
+        for reader in self.ahead:
+            read_ahead.replace_read(self.view, reader, self.client, PREFIX)
         for number in self.cut.updates:
             node = self.view.nodes[number]
             node.op = "NoOp"
@@ -135,7 +149,7 @@ class _Surgeon:
         return f"{task}/device:CPU:0"
 
     def _node(self, name: str, op: str, task: str, inputs: list[str], body: bool = False, **attrs: Any) -> str:
-        node = (self.body if body else self.graph).node.add(name=PREFIX + name, op=op, device=self._device(task))
+        node = (self.body if body else self.graph).node.add(op=op, device=self._device(task))
         node.input.extend(inputs)
         for key, value in attrs.items():
             attr = node.attr[key]
@@ -147,6 +161,9 @@ class _Surgeon:
                 attr.type = value
             else:
                 attr.i = value
+        # A session shares the kernels of its graphs by name: what differs must be called differently.
+        content = _digest(repr((op, task, sorted(attrs.items()))).encode())
+        node.name = f"{PREFIX}{name}/{content}"
         return str(node.name)
 
     # --- the step ---
@@ -253,18 +270,34 @@ class _Surgeon:
             if "use_locking" in node.attr or node.op.startswith("ResourceApply"):
                 # Others may read while we write: the lock shows them the values before or after, never half of each.
                 node.attr["use_locking"].b = True
+            arrived = self._send_ahead(number, expects[task])
             for variable in dict.fromkeys(self.touches.of[number]):
+                after = arrived.get(variable, ["^" + node.name])
                 self.controls.append(
                     self._node(
                         f"notify{task_suffix(task)}/{len(self.controls)}",
                         "TfschedNotify",
                         task,
-                        [expects[task], "^" + node.name],
+                        [expects[task], *after],
                         body=True,
                         client=self.client,
                         key=variable.key.encode(),
                     )
                 )
+
+    def _send_ahead(self, update: int, expected: str) -> dict[Variable, list[str]]:
+        """Sends what the update wrote to the next step's readers; per variable what its Notify has to wait for then."""
+        arrived: dict[Variable, list[str]] = {}
+        for number, reader in enumerate(self.ahead):
+            if reader.variable not in self.touches.of[update]:
+                continue
+            handle = self.view.data_inputs[reader.read][0].source
+            if handle not in self._copies:
+                self._copy(handle, reader.variable.task)
+            names = (self._copies[handle].name, expected, self._copies[update].name)
+            last = read_ahead.add_to_body(self.body, self.view, reader, names, self.client, f"{PREFIX}ahead/{number}/")
+            arrived.setdefault(reader.variable, []).append("^" + last)
+        return arrived
 
     def _add_take(self, edge: Edge) -> None:
         source = self.view.nodes[edge.source]
@@ -306,8 +339,15 @@ def finish(graph: Any, crossing: Crossing) -> None:
     """Adds the body, which may have been rewritten since, to the graph's library as the function that the step calls."""
     (call,) = (node for node in graph.node if node.op == CALL_OP)
     text = crossing.body.SerializeToString(deterministic=True)
-    name = f"tfsched_background_{hashlib.sha256(text).hexdigest()[:16]}"
+    content = _digest(text)
+    name = f"tfsched_background_{content}"
     call.attr["f"].func.name = name
+    # Kernels are shared by name, so the call's says which function it calls.
+    old, call.name = call.name, f"{PREFIX}call/{content}"
+    for node in graph.node:
+        for position, source in enumerate(node.input):
+            if source == old:
+                node.input[position] = call.name
     function = function_of(crossing.body, name, TOKEN, TOKEN, crossing.controls)
     graph.library.function.append(function)
 
@@ -328,12 +368,17 @@ def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str
     first = {number for number in first if not looped[number]}
     if not first:
         return False
-    drain = view.graph.node.add(name=PREFIX + "drain", op=DRAIN_OP, device=f"{home}/device:CPU:0")
-    drain.attr["client"].s = (client or "home:" + home).encode()
+    who = (client or "home:" + home).encode()
+    drain = view.graph.node.add(name=f"{PREFIX}drain/{_digest(who)}", op=DRAIN_OP, device=f"{home}/device:CPU:0")
+    drain.attr["client"].s = who
     drain.attr["timeout_ms"].i = 0
     for number in sorted(first):
         view.nodes[number].input.append("^" + drain.name)
     return True
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def task_suffix(task: str) -> str:

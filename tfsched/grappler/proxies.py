@@ -8,7 +8,7 @@ from typing import Any
 
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.ranks import Ranked
-from tfsched.grappler.transfers import MERGE_OP, PROXY_OP, SPLIT_OP, Transfer
+from tfsched.grappler.transfers import MERGE_OP, PROXY_OP, SPLIT_OP, Transfer, tensor_name
 from tfsched.options import Options
 
 PREFIX = "tfsched/proxy/"
@@ -88,7 +88,7 @@ def add_sender(view: GraphView, one: Ranked, options: Options, op: str, prefix: 
     node.device = source.device
     node.input.append(source.name if transfer.port == 0 else f"{source.name}:{transfer.port}")
     node.attr["T"].type = transfer.dtype
-    node.attr["transfer"].s = f"{source.name}:{transfer.port}".encode()
+    node.attr["transfer"].s = tensor_name(source.name, transfer.port).encode()
     node.attr["receiver"].s = transfer.receiver.encode()
     node.attr["policy"].s = options.policy.encode()
     node.attr["rank"].i = one.rank

@@ -79,7 +79,8 @@ def tag_pushes(
 ) -> list[Ranked]:
     """Tags, and cuts where the options say so, the pushes of a graph that holds nothing but them, in place.
 
-    That is what a step runs in the background (docs/barrier.md): mailboxes, what is computed from them, updates. Running it
+    That is what a step runs in the background (docs/barrier.md): mailboxes, what is computed from them, updates, and the
+    updated values on their way back, which are as urgent as the pulls that they spare the next step. Running it
     twice is running it once only if :func:`tfsched.grappler.proxies.strip_proxies` comes in between.
 
     Args:
@@ -97,10 +98,24 @@ def tag_pushes(
     needed = [True] * len(view.nodes)
     transfers = [one for one in find_transfers(view, needed) if capable is None or one.sender in capable]
     groups = find_pushes(view, needed, transfers, variable_ranks)
+    groups.update(_values_ahead(view, transfers, variable_ranks))
     ranked = ranks.number(groups.values(), partition.Cutter(view, options, plan, (), capable).cut)
     proxies.insert_proxies(view, ranked, options)
     partition.insert_chunks(view, ranked, options)
     return ranked
+
+
+def _values_ahead(
+    view: GraphView, transfers: Sequence[Transfer], ranks_of: Mapping[VariableKey, int]
+) -> dict[tuple[str, str], list[Transfer]]:
+    """The transfers that bring a variable's new value to the next step's reader, the most urgent first."""
+    found: dict[tuple[str, str], list[tuple[float, int, Transfer]]] = {}
+    for position, transfer in enumerate(transfers):
+        variable = variable_behind(view, transfer.source)
+        if view.nodes[transfer.source].op == "TfschedReadAhead" and variable is not None:
+            urgency = ranks_of.get(key_of(view, variable), math.inf)
+            found.setdefault((transfer.sender, transfer.receiver), []).append((urgency, position, transfer))
+    return {tasks: [transfer for *_, transfer in sorted(group, key=lambda row: row[:2])] for tasks, group in found.items()}
 
 
 class _Updates:

@@ -9,7 +9,7 @@ from typing import Any
 from tfsched.grappler.graph import GraphView
 from tfsched.grappler.op_types import op_def
 from tfsched.grappler.transfers import Transfer
-from tfsched.grappler.variables import PASSING_ON, REFERENCES, is_update, variable_behind
+from tfsched.grappler.variables import PASSING_ON, READS, REFERENCES, is_update, variable_behind
 
 Shape = tuple[int, ...]
 
@@ -66,7 +66,9 @@ class Shapes:
         view = self._view
         op = view.nodes[number].op
         inputs = view.data_inputs[number]
-        if op == "ReadVariableOp":
+        if op == "TfschedRead":
+            return None  # a marker may stand in for the value
+        if op in READS:
             variable = variable_behind(view, number)
             return None if variable is None else full(view.nodes[variable].attr["shape"].shape)
         if port != 0:

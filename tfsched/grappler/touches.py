@@ -9,7 +9,7 @@ from tfsched.grappler.graph import GraphView
 HANDLE_OP = "VarHandleOp"
 
 # What looks at a variable and leaves it as it is.
-READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
+READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "TfschedRead"}
 
 # What does not look at the value at all.
 HARMLESS = {"VarIsInitializedOp", "VariableShape"}

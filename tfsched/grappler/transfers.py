@@ -12,6 +12,8 @@ from tfsched.grappler.op_types import has_ref_input, output_dtype
 
 # What the pass puts into the place of a transfer.
 PROXY_OP = "TfschedProxy"
+# Before the name of a read that stands in for the one of that name (read_ahead.py).
+READ_PREFIX = "tfsched/barrier/read/"
 SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
 
 # Why a transfer is left alone where an ordering of what exists at the start of the step has no say.
@@ -66,7 +68,12 @@ class Transfer:
 
     def name(self, view: GraphView) -> str:
         """ "conv1/ReadVariableOp:0@/job:worker/replica:0/task:0", as Plans call it."""
-        return f"{view.nodes[self.source].name}:{self.port}@{self.receiver}"
+        return f"{tensor_name(view.nodes[self.source].name, self.port)}@{self.receiver}"
+
+
+def tensor_name(node: str, port: int) -> str:
+    """What Plans and traces call a node's output: by the name that the user's graph has for it."""
+    return f"{node.removeprefix(READ_PREFIX)}:{port}"
 
 
 def find_transfers(view: GraphView, needed: list[bool], classify: bool = True) -> list[Transfer]:

@@ -14,6 +14,9 @@ VariableKey = tuple[str, str]
 REFERENCES = {"Variable", "VariableV2"}
 HANDLES = {"VarHandleOp"}
 
+# What puts out a variable's whole value, from its handle as the first input.
+READS = {"ReadVariableOp", "TfschedRead", "TfschedReadAhead"}
+
 # Hand their first input on, value and shape.
 PASSING_ON = {"Identity", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics"}
 
@@ -43,9 +46,9 @@ def variable_behind(view: GraphView, number: int) -> int | None:
         op = view.nodes[number].op
         if op in HANDLES or op in REFERENCES:
             return number
-        if op not in PASSING_ON and (op != "ReadVariableOp" or read):
+        if op not in PASSING_ON and (op not in READS or read):
             return None
-        read = read or op == "ReadVariableOp"
+        read = read or op in READS
         number = view.data_inputs[number][0].source
     return None
 

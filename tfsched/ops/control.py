@@ -31,7 +31,8 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       Of updates that cross the step's barrier, in the task that starts them: ``background_calls``, ``background_done``,
       ``background_failed`` (by themselves, not with their step), ``background_outstanding``; on parameter servers: ``waits``
       (of reads for updates), ``waits_blocked`` (those that found an update outstanding), ``wait_us_total``, ``expectations``
-      (updates outstanding); in both ``mailboxes`` (in use).
+      (updates outstanding), ``sent_ahead`` (updated values sent before the next step asked for them), ``sent_ahead_used``
+      and ``sent_ahead_missed`` (of these, asked for unchanged, and changed before); in both ``mailboxes`` (in use).
 
     Raises:
       TfschedError: session without task or the reverse, or a task that the cluster does not have or that has no tfsched.

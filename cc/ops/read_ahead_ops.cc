@@ -1,0 +1,76 @@
+// The ops that send a variable's new value to its reader before the next step asks for it (docs/barrier.md).
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+
+REGISTER_OP("TfschedReadAhead")
+    .Input("resource: resource")
+    .Input("token: int64")
+    .Attr("dtype: type")
+    .Attr("client: string")
+    .Attr("key: string")
+    .Output("value: dtype")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc(R"doc(
+Reads the variable for the next step's reader, and remembers that. Puts out a marker instead where that is not worth it.
+
+key: the sender's name for this reader of this variable.
+)doc");
+
+REGISTER_OP("TfschedStock")
+    .Input("value: dtype")
+    .Input("token: int64")
+    .Attr("dtype: type")
+    .Attr("client: string")
+    .Attr("key: string")
+    .Output("stocked: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Keeps a value that was sent ahead for the next step's TfschedSelect; a marker is not kept.
+
+stocked: the token.
+)doc");
+
+REGISTER_OP("TfschedArrived")
+    .Input("stocked: int64")
+    .Attr("key: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+The reader has what was sent ahead.
+)doc");
+
+REGISTER_OP("TfschedRead")
+    .Input("resource: resource")
+    .Attr("dtype: type")
+    .Attr("client: string")
+    .Attr("key: string")
+    .Output("value: dtype")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc(R"doc(
+Reads the variable; puts out a marker if the reader has this very value already.
+)doc");
+
+REGISTER_OP("TfschedSelect")
+    .Input("value: dtype")
+    .Attr("dtype: type")
+    .Attr("client: string")
+    .Attr("key: string")
+    .Attr("shape: shape = { unknown_rank: true }")
+    .Output("selected: dtype")
+    .SetIsStateful()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* context) {
+      tensorflow::PartialTensorShape shape;
+      TF_RETURN_IF_ERROR(context->GetAttr("shape", &shape));
+      tensorflow::shape_inference::ShapeHandle output;
+      TF_RETURN_IF_ERROR(context->MakeShapeFromPartialTensorShape(shape, &output));
+      context->set_output(0, output);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Hands a value on; for a marker, the value that was sent ahead.
+
+shape: the variable's.
+)doc");

@@ -1,0 +1,126 @@
+"""Sends updated variables to their readers from the background, so that the next step's pulls are there when it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+from tfsched.grappler.graph import GraphView
+from tfsched.grappler.shapes import full
+from tfsched.grappler.touches import Touches, Variable
+from tfsched.grappler.transfers import READ_PREFIX
+from tfsched.grappler.updates import nesting
+
+READ_OP, SELECT_OP = "TfschedRead", "TfschedSelect"
+AHEAD_OP, STOCK_OP, ARRIVED_OP = "TfschedReadAhead", "TfschedStock", "TfschedArrived"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A read whose value crosses to one other task.
+
+    Attributes:
+      read: number of the ReadVariableOp.
+      variable: what it reads.
+      device: the device of its consumers; several on one task share its CPU.
+      task: their task.
+    """
+
+    read: int
+    variable: Variable
+    device: str
+    task: str
+
+    def key(self, view: GraphView) -> bytes:
+        """The read's name for both ends, the same in all graphs that have it."""
+        return f"{view.nodes[self.read].name}@{self.task}".encode()
+
+
+def find_readers(
+    view: GraphView, touches: Touches, updates: list[int], visible: set[int], capable: Collection[str] | None
+) -> list[Reader]:
+    """The reads that can be served from the background: of a variable that is updated there, by one other task."""
+    updated = {variable for number in updates for variable in touches.of[number]}
+    nested = nesting(view)
+    handles = {variable: number for number, variable in touches.handles.items()}
+    readers = []
+    for variable, consumers in touches.by.items():
+        shape = full(view.nodes[handles[variable]].attr["shape"].shape)
+        if variable not in updated or not shape or 0 in shape:  # a marker must not be mistaken for a value
+            continue
+        for number in consumers:
+            node = view.nodes[number]
+            if node.op != "ReadVariableOp" or number in visible or nested[number]:
+                continue
+            tasks = {
+                view.tasks[consumer]
+                for consumer in view.consumers[number]
+                if any(edge.source == number for edge in view.data_inputs[consumer])
+            }
+            if len(tasks) != 1 or variable.task in tasks:
+                continue
+            (task,) = tasks
+            if task and (capable is None or task in capable):
+                readers.append(Reader(number, variable, f"{task}/device:CPU:0", task))
+    return readers
+
+
+def replace_read(view: GraphView, reader: Reader, client: bytes, prefix: str) -> None:
+    """Lets the step take the value that was sent ahead, in place.
+
+    before                          after
+
+    PS          | worker            PS             | worker
+    Read_i ─────┼──► MatMul_i       TfschedRead_i ─┼─► TfschedSelect_i ─► MatMul_i
+
+    The old read stays, without consumers.
+    """
+    node = view.nodes[reader.read]
+    dtype = node.attr["dtype"].type
+    # A session shares kernels of one name, and another of its graphs may read as before: so the new op has another name.
+    read = view.graph.node.add(name=READ_PREFIX + node.name, op=READ_OP, device=node.device, input=node.input)
+    select = view.graph.node.add(name=f"{prefix}select/{node.name}", op=SELECT_OP, device=reader.device, input=[read.name])
+    for one in (read, select):
+        one.attr["dtype"].type = dtype
+        one.attr["client"].s = client
+        one.attr["key"].s = reader.key(view)
+    select.attr["shape"].shape.CopyFrom(view.nodes[view.data_inputs[reader.read][0].source].attr["shape"].shape)
+    for consumer in dict.fromkeys(view.consumers[reader.read]):
+        for position, edge in enumerate(view.data_inputs[consumer]):
+            if edge.source == reader.read:
+                view.nodes[consumer].input[position] = select.name
+        inputs = view.nodes[consumer].input
+        for position, text in enumerate(inputs):
+            if text == "^" + node.name:
+                inputs[position] = "^" + read.name
+
+
+def add_to_body(body: Any, view: GraphView, reader: Reader, names: tuple[str, str, str], client: bytes, prefix: str) -> str:
+    """Adds the sending to the background function's nodes.
+
+      Apply_i ┄► ReadAhead_i (PS) ─┼─► Stock_i (worker) ─┼─► Arrived_i (PS) ┄► Notify_i
+
+    Args:
+      body: the function's nodes.
+      view: the step's.
+      reader: whom to serve.
+      names: of the variable's handle, the expectation and the update in the body.
+      client: who trains.
+      prefix: of the new nodes' names.
+
+    Returns:
+      The name of the last node: behind it, the reader has the value.
+    """
+    handle, expected, update = names
+    there = f"{reader.variable.task}/device:CPU:0"
+    dtype = view.nodes[reader.read].attr["dtype"].type
+    ahead = body.node.add(name=prefix + "read", op=AHEAD_OP, device=there, input=[handle, expected, "^" + update])
+    stock = body.node.add(name=prefix + "stock", op=STOCK_OP, device=reader.device, input=[ahead.name, expected])
+    arrived = body.node.add(name=prefix + "arrived", op=ARRIVED_OP, device=there, input=[stock.name])
+    for node in (ahead, stock):
+        node.attr["dtype"].type = dtype
+        node.attr["client"].s = client
+    for node in (ahead, stock, arrived):
+        node.attr["key"].s = reader.key(view)
+    return str(arrived.name)
