@@ -114,8 +114,8 @@ P3_PARTITION_BYTES = 50_000 * 4
 
 # ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy. To be chosen with
 # benchmarks/credit_sweep.py.
-BYTESCHEDULER_PARTITION_BYTES = 1_000_000
-BYTESCHEDULER_CREDIT_BYTES = 4_000_000
+BYTESCHEDULER_PARTITION_BYTES = 4_000_000
+BYTESCHEDULER_CREDIT_BYTES = 2_000_000
 
 _BYTESCHEDULER = {
     "ordering": "tio",

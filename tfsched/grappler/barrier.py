@@ -53,6 +53,11 @@ def has_crossed(graph: Any) -> bool:
     return any(node.op in _OURS for node in graph.node)
 
 
+def is_background(graph: Any) -> bool:
+    """Whether the graph is what was cut off a step: the function, or part of it."""
+    return any(node.op == TAKE_OP for node in graph.node)
+
+
 def cross(
     view: GraphView,
     needed: list[bool],
@@ -132,13 +137,28 @@ class _Surgeon:
         join = self._add_hand_over(token)
         for reader in self.ahead:
             read_ahead.replace_read(self.view, reader, self.client, PREFIX)
+        self._leave_no_ops(join)
+        return Crossing(self.home, self.body, variables, self.cut.kept, self.controls)
+
+    def _leave_no_ops(self, join: str) -> None:
+        """Puts NoOps in the place of the updates, at home: the end of the step must not wait for news from afar.
+
+        What only gathers such NoOps follows them there.
+        """
+        view = self.view
+        left = set(self.cut.updates)
         for number in self.cut.updates:
-            node = self.view.nodes[number]
+            node = view.nodes[number]
             node.op = "NoOp"
             del node.input[:]
             node.attr.clear()
             node.input.append("^" + join)
-        return Crossing(self.home, self.body, variables, self.cut.kept, self.controls)
+        for number in view.topological:
+            sources = list(view.inputs(number))
+            if view.nodes[number].op == "NoOp" and sources and all(source in left for source in sources):
+                left.add(number)
+        for number in left:
+            view.nodes[number].device = self._device(self.home)
 
     def _choose_home(self) -> str:
         """The task that hands over most, and holds no variables if there is such a one."""

@@ -88,6 +88,8 @@ def rewrite(
     """
     step = _Step(list(fetches), list(keep), list(feeds), capable)
     report = Report()
+    if barrier.is_background(graph):  # Grappler shows it to us as a graph of its own; its ranks are the step's business
+        return None, report
     bare = proxies.strip_proxies(graph)
     changed = bare is not graph
     graph = bare
