@@ -63,6 +63,19 @@ def wait_until(condition, limit_s, what):
         time.sleep(0.02)
 
 
+def task_environment():
+    """The environment of a task's process, but for what a test adds."""
+    # A proxy would be asked for the peers; what a test does not set must not be set by whoever runs it.
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.lower().endswith("_proxy") and (not key.startswith("TFSCHED_") or key == "TFSCHED_LIBRARY")
+    }
+    paths = [str(_ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    kept.update(PYTHONPATH=os.pathsep.join(paths), CUDA_VISIBLE_DEVICES="", PYTHONWARNINGS="ignore")
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
 class Pending:
     """A scenario that was asked for."""
 
@@ -97,19 +110,12 @@ class Pending:
 class _Process:
     """A task's process, in a group of its own."""
 
-    def __init__(self, name, spec, environment, log_path):
+    def __init__(self, name, start, log_path):
         self.name, self.log_path = name, log_path
         self.answers, self.changed, self.ended = {}, threading.Condition(), False
         self._next, self._write = 0, threading.Lock()
         with open(log_path, "ab") as log:
-            self.popen = subprocess.Popen(
-                [sys.executable, str(_HERE / "task.py"), json.dumps(spec)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
+            self.popen = start(log)
         threading.Thread(target=self._read, daemon=True).start()
         self.started = Pending(self, 0, "start")
 
@@ -157,19 +163,33 @@ class Cluster:
       protocol: of every task that ``protocols`` (name -> protocol) does not name.
       environment: name -> what its environment has besides this process's.
       load: names of stock tasks whose processes load tfsched all the same.
+      nursery: where tasks are forked; None starts each as a program of its own.
+      testbed: hosts named as the tasks are, on which they run; None for this machine. Not with a nursery.
     """
 
-    def __init__(self, ps=1, workers=1, protocol=TFSCHED, protocols=None, environment=None, load=()):
+    def __init__(
+        self,
+        ps=1,
+        workers=1,
+        protocol=TFSCHED,
+        protocols=None,
+        environment=None,
+        load=(),
+        nursery=None,
+        testbed=None,
+    ):
         self.names = [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)]
         self._protocols = {name: (protocols or {}).get(name, protocol) for name in self.names}
         self._environment = environment or {}
         self._load = load
+        self._nursery, self._testbed = nursery, testbed
         self._processes = {}
         self._directory = tempfile.mkdtemp(prefix="tfsched-cluster-")
         ports = free_ports(len(self.names))
         self._addresses = {"ps": [], "worker": []}
         for name, port in zip(self.names, ports, strict=True):
-            self._addresses[name.rstrip("0123456789")].append(f"127.0.0.1:{port}")
+            host = testbed.address(name) if testbed else "127.0.0.1"
+            self._addresses[name.rstrip("0123456789")].append(f"{host}:{port}")
 
     def __enter__(self):
         try:
@@ -201,16 +221,18 @@ class Cluster:
             "protocol": self._protocols[name],
             "load": name in self._load,
         }
-        # A proxy would be asked for the peers; what a test does not set must not be set by whoever runs it.
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.lower().endswith("_proxy") and (not key.startswith("TFSCHED_") or key == "TFSCHED_LIBRARY")
-        }
-        paths = [str(_ROOT), *filter(None, [kept.get("PYTHONPATH")])]
-        kept.update(PYTHONPATH=os.pathsep.join(paths), CUDA_VISIBLE_DEVICES="", PYTHONWARNINGS="ignore")
-        environment = {**kept, "TF_CPP_MIN_LOG_LEVEL": "1", **self._environment.get(name, {})}
-        self._processes[name] = _Process(name, spec, environment, os.path.join(self._directory, name + ".log"))
+        environment = {**task_environment(), **self._environment.get(name, {})}
+
+        def start(log):
+            if self._nursery is not None:
+                return self._nursery.fork(spec, environment, log)
+            command = [sys.executable, str(_HERE / "task.py"), json.dumps(spec)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "env": environment}
+            if self._testbed is not None:
+                return self._testbed.exec(name, command, **pipes)
+            return subprocess.Popen(command, start_new_session=True, **pipes)
+
+        self._processes[name] = _Process(name, start, os.path.join(self._directory, name + ".log"))
 
     def submit(self, name, scenario, /, **arguments):
         """Asks a task for a scenario; returns at once."""
@@ -224,8 +246,20 @@ class Cluster:
         """SIGKILL; the process is gone on return."""
         self._processes[name].end()
 
+    def leave(self, name, limit_s=CALL_S):
+        """Lets a task end as a program does whose last line is reached; its exit code.
+
+        Raises:
+          subprocess.TimeoutExpired: it still runs after ``limit_s``.
+        """
+        process = self._processes[name]
+        process.submit("leave", {})
+        code = process.popen.wait(limit_s)
+        process.end()
+        return code
+
     def restart(self, name):
-        """Starts a killed task again, on its old port."""
+        """Starts a task that has ended again, on its old port."""
         self._launch(name)
         self._processes[name].started.result(START_S)
 

@@ -13,6 +13,7 @@ import time
 import traceback
 
 STOCK = "grpc"
+LEAVE = "leave"  # no scenario: the task's own end
 
 
 class Task:
@@ -70,7 +71,7 @@ def _end_with_parent():
 
 
 def main():
-    """Serves one task until the parent closes stdin."""
+    """Serves one task until the parent closes stdin, or asks it to leave."""
     # TensorFlow and its libraries print as they like: keep stdout for answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -85,8 +86,11 @@ def main():
     task = Task(json.loads(sys.argv[1]))
     put({"id": 0, "result": None})
     for line in sys.stdin:
+        request = json.loads(line)
+        if request["scenario"] == LEAVE:
+            return  # as any program ends: with all that Python and TensorFlow do then
         # A thread each: a scenario may hang, and another is to end it.
-        threading.Thread(target=_answer, args=(json.loads(line), task, put), daemon=True).start()
+        threading.Thread(target=_answer, args=(request, task, put), daemon=True).start()
     # A server cannot be stopped from Python, and an orderly exit may wait for its peers for ever.
     os._exit(0)
 

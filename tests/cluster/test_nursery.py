@@ -1,0 +1,61 @@
+"""Forked tasks are as good as started ones: they share no random number, die alone, and end with their nursery."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from .cluster import Cluster, TaskDied, task_environment, wait_until
+from .nurseries import Nursery
+
+pytestmark = pytest.mark.timeout(200)
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    with Nursery(task_environment()) as nursery:
+        yield nursery
+
+
+def drawn(cluster, name):
+    return cluster.call(name, "breaking.drawn")
+
+
+def test_forks_have_drawn_no_random_number_in_common(nursery):
+    """TensorFlow tells a restarted task by the random incarnation of its devices."""
+    with Cluster(workers=2, nursery=nursery) as cluster:
+        seen = [drawn(cluster, name) for name in cluster.names]
+        for _ in range(3):
+            cluster.kill("worker1")
+            cluster.restart("worker1")
+            seen.append(drawn(cluster, "worker1"))
+    for what in seen[0]:
+        assert len({one[what] for one in seen}) == len(seen), what
+
+
+def test_an_environment_of_their_own(nursery):
+    with Cluster(nursery=nursery, environment={"worker0": {"TFSCHED_EMULATED_BPS": "1e9"}}) as cluster:
+        assert cluster.stats("worker0")["emulated"] == 1
+        assert cluster.stats("ps0")["emulated"] == 0
+
+
+def test_ends_are_told(nursery):
+    with Cluster(nursery=nursery) as cluster:
+        pending = cluster.submit("worker0", "breaking.sleep")
+        cluster.kill("worker0")
+        with pytest.raises(TaskDied):
+            pending.result(20)
+        cluster.restart("worker0")
+        assert cluster.leave("worker0") == 0
+        assert not cluster.alive("worker0")
+        with pytest.raises(subprocess.TimeoutExpired):
+            cluster._processes["ps0"].popen.wait(0.1)
+        assert cluster.alive("ps0")
+
+
+def test_no_task_outlives_its_nursery():
+    with Nursery(task_environment()) as nursery, Cluster(nursery=nursery) as cluster:
+        pids = [cluster.pid(name) for name in cluster.names]
+        os.kill(nursery.pid, signal.SIGKILL)
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 20, "the tasks' end")
