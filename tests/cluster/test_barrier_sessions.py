@@ -58,6 +58,15 @@ def test_checkpoints_are_vanillas_and_training_resumes(stock, crossing, tmp_path
     assert results["crossing"] == results["stock"]
 
 
+def test_a_session_with_several_kinds_of_steps(stock, crossing):
+    """What one step hands over is not what another takes, though TensorFlow shares kernels of one name in a session."""
+    pending = stock.submit("worker0", "crossing.two_kinds_of_steps", options=None, steps=24)
+    before = done(crossing)
+    got = crossing.call("worker0", "crossing.two_kinds_of_steps", options={**CROSSING, "strict": True}, steps=24)
+    assert got == pending.result()
+    assert done(crossing) - before >= 24 + 8 + 6
+
+
 def test_others_never_see_half_an_update(crossing):
     """A stock session reads a variable of 16 MB while a crossing one trains it: all elements are equal in every read."""
     width = 1 << 22

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 from graphs import PS0, PS1, WORKER, canonical, copy
+from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 
 import tfsched
@@ -73,8 +74,19 @@ class Step:
         }
         self.fetches = [fetch.name for fetch in fetches]
         result, report = rewrite(graph, options, self.fetches, **more)
-        body = [node for function in result.library.function for node in function.node_def] if result else []
+        body = [update_of(node) for function in result.library.function for node in function.node_def] if result else []
         return result, report, {node.name: node for node in body}
+
+
+def update_of(node):
+    """The update that a node of the background function runs, with the node's inputs; any other node itself."""
+    if node.op != "TfschedUpdate":
+        return node
+    update = node_def_pb2.NodeDef.FromString(node.attr["node"].s)
+    assert update.name == node.name and update.device == node.device
+    assert len(update.input) == len(node.attr["Targs"].list.type)
+    update.input[:] = node.input
+    return update
 
 
 def ops(nodes):
@@ -104,6 +116,45 @@ def test_again_changes_nothing():
     assert canonical(again) == canonical(result)
     assert len(again.library.function) == len(result.library.function)
     assert report.kept == {}
+
+
+def test_an_update_keeps_its_failure_to_itself():
+    step = Step()
+    result, _, _ = step.cut(step.loss, step.apply(optimizer=tf1.train.MomentumOptimizer(0.1, 0.9)))
+    (function,) = result.library.function
+    nodes = {node.name: node for node in function.node_def}
+    updates = {name: node for name, node in nodes.items() if node.op == "TfschedUpdate"}
+    assert len(updates) == 2
+    for node in updates.values():
+        types = list(node.attr["Targs"].list.type)
+        assert types == [tf.resource.as_datatype_enum] * 2 + [tf.float32.as_datatype_enum] * 3
+        assert len([text for text in node.input if not text.startswith("^")]) == len(types)
+    # Each parameter server says what has failed, and the home fails when it has heard them all.
+    firsts = [node for node in nodes.values() if node.op == "TfschedFirstError"]
+    assert sorted(node.device for node in firsts) == [PS0, PS1]
+    assert {text.partition(":")[0] for node in firsts for text in node.input} == set(updates)
+    (verdict,) = (node for node in nodes.values() if node.op == "TfschedVerdict")
+    assert verdict.device == WORKER
+    assert {text.partition(":")[0] for text in verdict.input} == {node.name for node in firsts}
+    assert verdict.name in function.control_ret.values()
+
+
+def test_steps_of_one_session_share_no_kernel_that_does_something_else():
+    """TensorFlow finds the kernel of a stateful op by the session and the node's name alone."""
+    options = Options(barrier=False, ordering="none")  # without proxies, which are stateless
+    both = Step()
+    results = [both.cut(both.apply(), options=options)[0]]
+    second = Step()
+    results.append(second.cut(second.apply([None, second.gradients[1]]), options=options)[0])
+    attributes = {}
+    for result in results:
+        for node in result.node:
+            if node.op.startswith("Tfsched"):
+                seen = attributes.setdefault(node.name, {})
+                for key, value in node.attr.items():
+                    assert seen.setdefault(key, value) == value, f"{node.name}: {key}"
+    # The two steps hand over different gradients, so more than one call and more than one set of Puts must have names.
+    assert sum("/call/" in name for name in attributes) == 2
 
 
 def test_every_use_of_a_variable_waits():

@@ -16,8 +16,8 @@ def build(task, variables=4, elements=1 << 16, prefix="counted"):
     After n updates all elements of a variable are -n(n+1)/2 and those of its slot n, both exactly: an update that is lost,
     doubled or applied in part shows.
 
-    Fetches: "train" is a step, "gated" one that has no gradients before "open_gate" was run, "values" all there is to count.
-    Feed: "shape" is what the last variable's gradient is given as its shape.
+    Fetches: "train" is a step, "gated" one that has no gradients before the gate is open, "values" all there is to count.
+    Feed: "shape" is what the last but one variable's gradient is given as its shape.
     """
     with tf.Graph().as_default() as graph, v1.device(common.on_ps(task)):
         step = v1.train.get_or_create_global_step()
@@ -27,28 +27,26 @@ def build(task, variables=4, elements=1 << 16, prefix="counted"):
         ]
         gradients = [tf.sign(tf.abs(one.read_value()) + 1.0) for one in counted]
         shape = v1.placeholder_with_default(tf.constant([elements]), [None])
-        with tf.device(common.here(task)):
-            gate = tf.queue.FIFOQueue(100, tf.float32, shapes=[[]], shared_name="gradients")
-            passed, open_gate = gate.dequeue(), gate.enqueue(1.0)
+        passed = _gate(task).dequeue()
         optimizer = v1.train.MomentumOptimizer(1.0, 1.0)
 
         def train(factor):
             mine = [gradient if factor is None else gradient * factor for gradient in gradients]
-            mine[-1] = tf.reshape(mine[-1], shape)
+            mine[-2] = tf.reshape(mine[-2], shape)
             return optimizer.apply_gradients(zip(mine, counted, strict=True), global_step=step)
 
-        fetches = {"train": train(None), "gated": train(passed), "open_gate": open_gate, "shape": shape, "step": step}
+        fetches = {"train": train(None), "gated": train(passed), "shape": shape, "step": step}
         fetches["values"] = {
             one.op.name: (one.read_value(), optimizer.get_slot(one, "momentum").read_value()) for one in counted
         }
         return common.Model(graph, fetches, v1.global_variables_initializer())
 
 
-def open_training(task, options, init=True, config="new", fields=None, **model):
+def open_training(task, options, init=True, config="new", filters=(), **model):
     """Opens a session, which stays in this process; with ``config`` "kept" it is the last one's client again."""
     built = build(task, **model)
     if config == "new":
-        task.state["config"] = common.session_config(task, options, **(fields or {}))
+        task.state["config"] = common.session_config(task, options, filters)
     built.session = v1.Session(task.target, graph=built.graph, config=task.state["config"])
     task.state["training"] = built
     if init:
@@ -69,18 +67,28 @@ def close(task):
     task.state["training"].session.close()
 
 
-def open_gate(task, count=1):
-    """Lets steps through that fetch "gated". From a stock session: nothing of the training is waited for."""
-    built = build(task)
-    with v1.Session(task.target, graph=built.graph, config=common.session_config(task)) as session:
-        for _ in range(count):
-            session.run(built.fetches["open_gate"])
+def _gate(task):
+    """A queue that a step takes one element of."""
+    with tf.device(common.here(task)):
+        return tf.queue.FIFOQueue(100, tf.float32, shapes=[[]], shared_name="gradients")
+
+
+def open_gate(task):
+    """Lets one step through that fetches "gated", from a stock session of this task alone, which waits for nothing."""
+    with tf.Graph().as_default() as graph:
+        opened = _gate(task).enqueue(1.0)
+    with v1.Session(task.target, graph=graph, config=common.session_config(task, filters=[common.here(task)])) as session:
+        session.run(opened)
 
 
 def counts(task, **model):
-    """How many updates each variable has had, seen by a stock session; raises where one does not hold whole updates."""
+    """How many updates each variable has had, seen by a stock session that needs no worker.
+
+    Raises where a variable does not hold whole updates.
+    """
     built = build(task, **model)
-    with v1.Session(task.target, graph=built.graph, config=common.session_config(task)) as session:
+    config = common.session_config(task, filters=["/job:ps", common.here(task)])
+    with v1.Session(task.target, graph=built.graph, config=config) as session:
         values = session.run(built.fetches["values"])
     return {name: _count(name, *both) for name, both in values.items()}
 

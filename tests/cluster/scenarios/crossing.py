@@ -99,6 +99,30 @@ def train(task, options, steps, workers=1, **model):
     return {"losses": losses, "variables": digest(values)}
 
 
+def two_kinds_of_steps(task, options, steps):
+    """Trains in one session by two optimizers in turn, the second on every other variable and only now and then.
+
+    Returns the digests of all variables.
+    """
+    tf.config.experimental.enable_op_determinism()
+    built = build(task)
+    with built.graph.as_default(), v1.device(common.on_ps(task)):
+        some = v1.trainable_variables()[::2]
+        gradients = [0.01 * variable.read_value() for variable in some]
+        decay = v1.train.MomentumOptimizer(0.5, 0.9).apply_gradients(zip(gradients, some, strict=True))
+        init = v1.global_variables_initializer()
+    with v1.Session(task.target, graph=built.graph, config=common.session_config(task, options)) as session:
+        session.run(init)
+        for number, feed in enumerate(feeds(steps)):
+            session.run(built.fetches["train"], {built.fetches["batch"]: feed})
+            if number % 3 == 1:
+                session.run(decay)
+            if number % 4 == 2:
+                session.run([built.fetches["train"], built.fetches["loss"]], {built.fetches["batch"]: feed})
+        with built.graph.as_default():
+            return digest(session.run({variable.name: variable for variable in v1.global_variables()}))
+
+
 def passed(task):
     """What the pass did in this process so far."""
     from tfsched.grappler.bridge import pass_stats

@@ -1,0 +1,40 @@
+// The ops that keep the failure of one background update to itself (docs/barrier.md). tfsched's pass writes them into f.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+
+REGISTER_OP("TfschedUpdate")
+    .Input("inputs: Targs")
+    .Attr("Targs: list(type)")
+    .Attr("node: string")
+    .Output("error: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Runs another op, one without outputs, and hands out its error instead of failing.
+
+A failing op ends everything of its step on its task, and the step elsewhere: updates of other variables would be lost with
+it, though the step that caused them has succeeded long ago.
+
+node: the other op, a serialized NodeDef with as many inputs.
+error: of the op, for TfschedVerdict; empty if it succeeded.
+)doc");
+
+REGISTER_OP("TfschedFirstError")
+    .Input("errors: N * string")
+    .Attr("N: int >= 1")
+    .Output("error: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+The first of the errors that is not empty, so that one tensor leaves each parameter server.
+)doc");
+
+REGISTER_OP("TfschedVerdict")
+    .Input("errors: N * string")
+    .Attr("N: int >= 1")
+    .SetIsStateful()
+    .SetIsDistributedCommunication()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Fails with the first of the errors that is not empty: when it has them all, no update can be lost by it any more.
+)doc");
