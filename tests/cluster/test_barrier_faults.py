@@ -8,7 +8,7 @@ import pytest
 
 from tfsched.bench.testbed import Testbed, netns_available
 
-from .cluster import STOCK, Cluster, TaskError, task_environment, wait_until
+from .cluster import Cluster, TaskError, task_environment, wait_until
 from .nurseries import Nursery
 from .test_long_run import sample
 
@@ -26,7 +26,9 @@ CROSSING = {
 # To each of two parameter servers a step pushes half a megabyte: at this rate a second, the middle of which a test sees.
 SLOW_BPS = 4e6
 VARIABLES = [f"counted{number}" for number in range(4)]
-LOST = ("AbortedError", "UnavailableError")
+# What stock TensorFlow says of a lost parameter server. The last one where the server is there again and the master hears
+# first of a part that it has cancelled itself; an update that was lost is never told like that.
+LOST = ("AbortedError", "UnavailableError", "CancelledError")
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +134,7 @@ def test_a_worker_killed_in_mid_push(nursery):
         wanted = same(0)
         between = 0
         for repetition in range(TIMES):
-            finished = steps_to_mid_push(cluster, chunks=2 + repetition % 11) - 1
+            finished = steps_to_mid_push(cluster, chunks=2 + repetition % 9) - 1
             wanted = {name: wanted[name] + finished for name in VARIABLES}
             if repetition % 2:  # with a step that waits for the update
                 cluster.submit(HOME, "breaking.steps")
@@ -171,28 +173,11 @@ def test_a_parameter_server_killed_in_mid_push(nursery):
                 except TaskError as error:
                     errors.append(error)
                     assert len(errors) <= 2, [str(error) for error in errors]
-            print([(one.kind, one.message[:100]) for one in errors])
             assert all(one.kind in LOST for one in errors), [str(error) for error in errors]
-            told = ["the background update of an earlier step failed" in one.message for one in errors]
-            assert sum(told) <= 1
+            told = [one.kind for one in errors if "the background update of an earlier step failed" in one.message]
+            assert told in ([], ["AbortedError"], ["UnavailableError"])
             steps(cluster, 2)
             assert counts(cluster) == same(2)
-
-
-def test_what_stock_tensorflow_says_of_a_lost_parameter_server(nursery):
-    with Cluster(protocol=STOCK) as cluster:
-        cluster.call(HOME, "breaking.open_training", options=None)
-        for restart_first in (False, True):
-            cluster.call(HOME, "breaking.steps")
-            cluster.kill("ps0")
-            if restart_first:
-                cluster.restart("ps0")
-            error = failure(cluster.submit(HOME, "breaking.steps"))
-            assert error.kind in LOST
-            if not restart_first:
-                cluster.restart("ps0")
-            cluster.call(HOME, "breaking.close")
-            cluster.call(HOME, "breaking.open_training", options=None)
 
 
 def test_a_session_closed_in_mid_push(nursery):
