@@ -89,6 +89,18 @@ def test_a_closed_session_has_applied_its_updates(crossing):
     assert done(crossing) - before == 55
 
 
+@pytest.mark.parametrize("foreign", [False, True], ids=["same-session", "stock-session"])
+def test_a_value_sent_ahead_is_not_used_once_it_is_overwritten(crossing, foreign):
+    before = [crossing.stats(name) for name in ("ps0", "ps1")]
+    got = crossing.call("worker0", "crossing.overwritten", options=CROSSING, steps=9, foreign=foreign)
+    assert got == [0.0, 10.0, 9.0, 30.0, 29.0, 50.0, 49.0, 70.0, 69.0]
+    after = [crossing.stats(name) for name in ("ps0", "ps1")]
+    grown = {
+        key: sum(b[key] - a[key] for a, b in zip(before, after, strict=True)) for key in ("sent_ahead", "sent_ahead_missed")
+    }
+    assert grown["sent_ahead"] > grown["sent_ahead_missed"] > 0
+
+
 def test_two_asynchronous_workers_lose_no_update():
     """Between-graph replication: each worker crosses on its own, all updates of both are there in the end."""
     with Cluster(ps=1, workers=2) as cluster:

@@ -199,9 +199,13 @@ def _counted(task, width, name="counted", device=None):
     with tf.Graph().as_default() as graph, v1.device(common.on_ps(task, device)):
         counted = v1.get_variable(name, [width], initializer=v1.zeros_initializer(), use_resource=True)
         # 1 everywhere, but nobody can know without the value.
-        gradient = tf.sign(tf.abs(counted.read_value()) + 1.0)
+        value = counted.read_value()
+        gradient = tf.sign(tf.abs(value) + 1.0)
         train = v1.train.GradientDescentOptimizer(1.0).apply_gradients([(gradient, counted)])
-        fetches = {"train": train, "value": counted.read_value()}
+        given = v1.placeholder(tf.float32, [])
+        assign = counted.assign(tf.fill([width], given), read_value=False)
+        seen = tf.reduce_max(value)  # what the training step itself has read
+        fetches = {"train": train, "value": counted.read_value(), "seen": seen, "given": given, "assign": assign}
         return common.Model(graph, fetches, v1.global_variables_initializer())
 
 
@@ -224,3 +228,29 @@ def look(task, reads=1, width=1 << 18):
     with v1.Session(task.target, graph=built.graph, config=common.session_config(task)) as session:
         values = [session.run(built.fetches["value"]) for _ in range(reads)]
     return [[float(value.min()), float(value.max())] for value in values]
+
+
+def overwritten(task, options, steps, foreign, width=1 << 16):
+    """Between steps, writes 10, 20, ... into the counted variable; returns what each step has read.
+
+    Args:
+      foreign: write from a stock session, behind a drain, instead of the training one.
+    """
+    import tfsched
+
+    built = _counted(task, width, name="overwritten")
+    fetches = built.fetches
+    seen = []
+    with (
+        v1.Session(task.target, graph=built.graph, config=common.session_config(task, options)) as session,
+        v1.Session(task.target, graph=built.graph, config=common.session_config(task)) as other,
+    ):
+        session.run(built.init)
+        for number in range(1, steps + 1):
+            seen.append(float(session.run([fetches["seen"], fetches["train"]])[0]))
+            if foreign:
+                tfsched.drain(session, 60)
+            writer = other if foreign else session
+            if number % 2:  # every other value is the one that was sent ahead
+                writer.run(fetches["assign"], {fetches["given"]: 10.0 * number})
+    return seen
