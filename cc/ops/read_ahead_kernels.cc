@@ -124,9 +124,7 @@ class ReadKernel : public NamedKernel {
 class SelectKernel : public NamedKernel {
  public:
   bool IsExpensive() override { return false; }
-  explicit SelectKernel(OpKernelConstruction* context) : NamedKernel(context) {
-    ProcessStock().AddReader({client_, key_});
-  }
+  explicit SelectKernel(OpKernelConstruction* context) : NamedKernel(context) { ProcessStock().AddReader({client_, key_}); }
   ~SelectKernel() override { ProcessStock().RemoveReader({client_, key_}); }
 
   void Compute(OpKernelContext* context) override {
