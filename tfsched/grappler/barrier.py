@@ -11,19 +11,19 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2, types_pb2
 
 from tfsched.grappler import read_ahead
+from tfsched.grappler.failures import part_failures
 from tfsched.grappler.function_def import function_of
-from tfsched.grappler.graph import Edge, GraphView, split_input, task_of
+from tfsched.grappler.graph import Edge, GraphView, cpu_of, task_of, task_suffix
 from tfsched.grappler.op_types import output_dtype
 from tfsched.grappler.touches import HANDLE_OP, Touches, Variable
 from tfsched.grappler.transfers import marked_between
-from tfsched.grappler.updates import Cut, find_cut, is_dense_update
+from tfsched.grappler.updates import Cut, find_cut
 
 PREFIX = "tfsched/barrier/"
 TOKEN = "tfsched_token"
 CALL_OP = "TfschedBackgroundCall"
 TAKE_OP = "TfschedTake"
 DRAIN_OP = "TfschedDrain"
-UPDATE_OP = "TfschedUpdate"
 # A graph that has one of these has been rewritten, or is what was cut off.
 _OURS = {CALL_OP, TAKE_OP, DRAIN_OP}
 
@@ -159,7 +159,7 @@ class _Surgeon:
             if view.nodes[number].op == "NoOp" and sources and all(source in left for source in sources):
                 left.add(number)
         for number in left:
-            view.nodes[number].device = _cpu(self.home)
+            view.nodes[number].device = cpu_of(self.home)
 
     def _choose_home(self) -> str:
         """The task that hands over most, and holds no variables if there is such a one."""
@@ -167,7 +167,7 @@ class _Surgeon:
         return min(counts, key=lambda task: (task in self.servers, -counts[task], task))
 
     def _node(self, name: str, op: str, task: str, inputs: list[str], body: bool = False, **attrs: Any) -> str:
-        node = (self.body if body else self.graph).node.add(op=op, device=_cpu(task))
+        node = (self.body if body else self.graph).node.add(op=op, device=cpu_of(task))
         node.input.extend(inputs)
         for key, value in attrs.items():
             attr = node.attr[key]
@@ -261,7 +261,7 @@ class _Surgeon:
     # --- the body ---
 
     def _build_body(self, variables: list[Variable]) -> None:
-        argument = self.body.node.add(name=TOKEN, op="Placeholder", device=_cpu(self.home))
+        argument = self.body.node.add(name=TOKEN, op="Placeholder", device=cpu_of(self.home))
         argument.attr["dtype"].type = types_pb2.DT_INT64
         expects: dict[str, str] = {}
         for task in self.servers:
@@ -341,7 +341,7 @@ class _Surgeon:
         node.attr.pop("_class", None)  # names of nodes that are not here
         del node.input[:]
         if number not in self.inside:  # a constant goes where it is used, a handle is there already
-            node.device = _cpu(task) if task_of(source.device) != task else source.device
+            node.device = cpu_of(task) if task_of(source.device) != task else source.device
             if source.op == HANDLE_OP and not source.attr["shared_name"].s:
                 node.attr["shared_name"].s = source.name.encode()
             return
@@ -355,7 +355,7 @@ class _Surgeon:
 
 def finish(graph: Any, crossing: Crossing) -> None:
     """Adds the body, which may have been rewritten since, to the graph's library as the function that the step calls."""
-    _part_failures(crossing)
+    crossing.controls.append(part_failures(crossing.body, crossing.home, PREFIX))
     (call,) = (node for node in graph.node if node.op == CALL_OP)
     text = crossing.body.SerializeToString(deterministic=True)
     content = _digest(text)
@@ -369,44 +369,6 @@ def finish(graph: Any, crossing: Crossing) -> None:
                 node.input[position] = call.name
     function = function_of(crossing.body, name, TOKEN, TOKEN, crossing.controls)
     graph.library.function.append(function)
-
-
-def _part_failures(crossing: Crossing) -> None:
-    """Makes every update of the body run to its end whatever becomes of the others, in place.
-
-      before                  after: on each PS                                       at home
-
-      ... ─► Apply_i          ... ─► Update(Apply_i) ─► error_i ─► FirstError ────►   Verdict
-
-    The first op that fails ends a step, and everything that it still had to do. But the steps whose updates these are have
-    succeeded: only what cannot be done may be missing.
-    """
-    body = crossing.body
-    nodes = {node.name: node for node in body.node}
-    errors: dict[str, list[str]] = {}
-    for node in body.node:
-        if not is_dense_update(node.op):
-            continue
-        update = type(node)()
-        update.CopyFrom(node)
-        tensors = [text for text in node.input if not text.startswith("^")]
-        update.input[:] = tensors
-        node.op = UPDATE_OP
-        node.attr.clear()
-        node.attr["node"].s = update.SerializeToString(deterministic=True)
-        sources = [split_input(text) for text in tensors]
-        node.attr["Targs"].list.type.extend(output_dtype(nodes[name], port, body.library)[0] for name, port in sources)
-        errors.setdefault(task_of(node.device), []).append(node.name)
-    firsts = []
-    for task, names in sorted(errors.items()):
-        first = body.node.add(name=f"{PREFIX}error{task_suffix(task)}", op="TfschedFirstError", device=_cpu(task))
-        first.input.extend(names)
-        first.attr["N"].i = len(names)
-        firsts.append(first.name)
-    verdict = body.node.add(name=PREFIX + "verdict", op="TfschedVerdict", device=_cpu(crossing.home))
-    verdict.input.extend(firsts)
-    verdict.attr["N"].i = len(firsts)
-    crossing.controls.append(verdict.name)
 
 
 def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str, fetches: Collection[int]) -> bool:
@@ -426,7 +388,7 @@ def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str
     if not first:
         return False
     who = (client or "home:" + home).encode()
-    drain = view.graph.node.add(name=f"{PREFIX}drain/{_digest(who)}", op=DRAIN_OP, device=_cpu(home))
+    drain = view.graph.node.add(name=f"{PREFIX}drain/{_digest(who)}", op=DRAIN_OP, device=cpu_of(home))
     drain.attr["client"].s = who
     drain.attr["timeout_ms"].i = 0
     for number in sorted(first):
@@ -434,17 +396,8 @@ def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str
     return True
 
 
-def _cpu(task: str) -> str:
-    return f"{task}/device:CPU:0"
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-def task_suffix(task: str) -> str:
-    """ "/job:ps/replica:0/task:1" -> "/ps_0_1", for names of nodes."""
-    return "/" + "_".join(part.partition(":")[2] for part in task.strip("/").split("/"))
 
 
 def _tensor(name: str, port: int) -> str:

@@ -20,6 +20,16 @@ def task_of(device: str) -> str:
     return "/" + "/".join(parts) if len(parts) == 3 else ""
 
 
+def cpu_of(task: str) -> str:
+    """The device of a task's host memory."""
+    return f"{task}/device:CPU:0"
+
+
+def task_suffix(task: str) -> str:
+    """ "/job:ps/replica:0/task:1" -> "/ps_0_1", for names of nodes."""
+    return "/" + "_".join(part.partition(":")[2] for part in task.strip("/").split("/"))
+
+
 _task_of = functools.lru_cache(maxsize=None)(task_of)
 
 
