@@ -13,7 +13,7 @@ from tfsched.bench import BenchConfig, BenchError, run
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.command import trace_model
 from tfsched.bench.links import Link
-from tfsched.tracing.directions import direction, own_step_id
+from tfsched.tracing.directions import direction, in_background
 from tfsched.tracing.timeline import timeline
 
 NONE = Link("none", None)
@@ -245,8 +245,7 @@ def test_a_trace_across_the_barrier_has_background_pushes():
     trace = trace_model(toy(settings=["bytescheduler+barrier-crossing"], phase="train", quiet=True))
     events = timeline(trace)["traceEvents"]
     tracks = {event["args"]["name"].rstrip(" 0123456789") for event in events if event["name"] == "thread_name"}
-    assert {"barrier", "pull sending", "background push sending"} <= tracks
+    assert {"barrier", "pull sending", "background push sending", "background pull sending"} <= tracks
     for step in trace.steps:
-        own = own_step_id(step.sends)
-        pushed = [row for row in step.sends if row["step_id"] != own and direction(row["from"], row["to"]) == "push"]
+        pushed = [row for row in step.sends if in_background(row) and direction(row["from"], row["to"]) == "push"]
         assert sum(row["bytes"] for row in pushed) >= 3 * 256 * 256 * 4

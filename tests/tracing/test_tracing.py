@@ -14,7 +14,7 @@ from graphs import PS0, WORKER, target
 import tfsched
 from tfsched.ordering import Plan
 from tfsched.tracing import StepTrace, TracedStep, TraceError, load_trace, plan_from_trace, trace_steps
-from tfsched.tracing.directions import direction, own_step_id
+from tfsched.tracing.directions import direction, in_background
 from tfsched.tracing.script import trace_script
 from tfsched.tracing.timeline import timeline
 
@@ -178,9 +178,9 @@ def test_a_timeline_tells_pulls_pushes_and_background_updates_apart():
     nodes = [("layer", "MatMul", worker + "/device:CPU:0", []), ("hold", "TfschedWait", ps + "/device:CPU:0", [])]
     sends = [
         send(7, ps, worker, 4000, 0),
-        send(9, ps, worker, 0, 20),  # the background's acknowledgement
+        send(-9, ps, worker, 9000, 20),  # a value that goes ahead
         send(7, worker, ps, 16, 40),
-        send(9, worker, ps, 4000, 60),
+        send(-9, worker, ps, 4000, 60),
     ]
     step = TracedStep(0, 100, {"layer": (0, 50), "hold": (0, 5)}, {"r:0@w": (0, 30), "g:0@p": (50, 90)}, sends)
     links = {"r:0@w": f"{ps}>{worker}", "g:0@p": f"{worker}>{ps}"}
@@ -199,7 +199,7 @@ def test_directions_go_by_the_job():
     ps, worker, second = "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
     pairs = [(ps, worker), (worker, ps), (worker, second), (ps, ps), ("", worker)]
     assert [direction(*pair) for pair in pairs] == ["pull", "push", "transfer", "transfer", "transfer"]
-    assert own_step_id([{"from": worker, "to": ps, "bytes": 9, "step_id": 1}]) is None
+    assert in_background({"step_id": -5}) and not in_background({"step_id": 5}) and not in_background({})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfsched.grappler.graph import task_of
-from tfsched.tracing.directions import direction, own_step_id
+from tfsched.tracing.directions import direction, in_background
 from tfsched.tracing.step_trace import StepTrace
 
 
@@ -41,11 +41,10 @@ def timeline(trace: StepTrace) -> dict[str, Any]:
             sender, _, receiver = link.partition(">")
             track = f"{direction(sender, receiver)} receiving"
             add(receiver, track, requested, arrived, name, bytes=trace.sizes.get(name), link=link)
-        own = own_step_id(step.sends)
         for row in step.sends:
             detail = {"bytes": row["bytes"], "rank": row["rank"], "to": row["to"], "step_id": row.get("step_id")}
             kind = direction(row["from"], row["to"])
-            if own is not None and row.get("step_id") != own:
+            if in_background(row):
                 kind = f"background {kind}"
             if row["rank"] >= 0:
                 add(row["from"], f"{kind} queued", row["ready_us"], row["started_us"], row["name"], **detail)
