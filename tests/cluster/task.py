@@ -14,6 +14,7 @@ import traceback
 
 STOCK = "grpc"
 LEAVE = "leave"  # no scenario: the task's own end
+THREAD_S = 10  # for a thread that has answered to end
 
 
 class Task:
@@ -84,13 +85,20 @@ def main():
             answers.flush()
 
     task = Task(json.loads(sys.argv[1]))
+    threads = []
     put({"id": 0, "result": None})
     for line in sys.stdin:
         request = json.loads(line)
         if request["scenario"] == LEAVE:
+            # One that has answered may still hold the session: to close it while Python ends would abort the process, in stock
+            # TensorFlow as well.
+            for thread in threads:
+                thread.join(THREAD_S)
             return  # as any program ends: with all that Python and TensorFlow do then
         # A thread each: a scenario may hang, and another is to end it.
-        threading.Thread(target=_answer, args=(request, task, put), daemon=True).start()
+        threads = [thread for thread in threads if thread.is_alive()]
+        threads.append(threading.Thread(target=_answer, args=(request, task, put), daemon=True))
+        threads[-1].start()
     # A server cannot be stopped from Python, and an orderly exit may wait for its peers for ever.
     os._exit(0)
 
