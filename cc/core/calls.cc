@@ -66,7 +66,7 @@ void Calls::Ack(Token token) {
     it->second.acked = true;
     for (auto& joiner : it->second.joiners) {
       if (!joiner->Claim()) continue;
-      it->second.joined = true;
+      SetJoined(token, &it->second);
       later.push_back([joiner = std::move(joiner)] { joiner->Call(Outcome()); });
     }
     it->second.joiners.clear();
@@ -96,7 +96,7 @@ void Calls::Join(Token token, std::shared_ptr<Joiner> joiner) {
         call.told = true;
         Settle(token, &call, &later);
       } else {
-        call.joined = true;
+        SetJoined(token, &call);
       }
     }
   }
@@ -162,7 +162,11 @@ void Calls::Done(Token token, Outcome outcome) {
     if (!call.outcome.ok() && (call.joined || (!call.step_over && !call.outcome.derived))) ++failed_;
     for (auto& joiner : call.joiners) {
       if (!joiner->Claim()) continue;
-      (call.outcome.ok() ? call.joined : call.told) = true;
+      if (call.outcome.ok()) {
+        SetJoined(token, &call);
+      } else {
+        call.told = true;
+      }
       later.push_back([joiner = std::move(joiner), told = Told(call.outcome)] { joiner->Call(told); });
     }
     call.joiners.clear();
@@ -224,6 +228,17 @@ Calls::Counters Calls::counters() const {
   return counters;
 }
 
+Calls::Token Calls::Committed(const std::string& client) const {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto it = clients_.find(client);
+  return it == clients_.end() ? 0 : it->second.committed;
+}
+
+void Calls::SetJoined(Token token, Call* call) {
+  call->joined = true;
+  clients_[call->client].committed = token;
+}
+
 // Lets the client go on once f is over and it is clear who tells its error.
 void Calls::Settle(Token token, Call* call, Later* later) {
   if (call->settled || !call->done) return;
@@ -231,6 +246,7 @@ void Calls::Settle(Token token, Call* call, Later* later) {
   call->settled = true;
   Client& client = clients_[call->client];
   client.current = 0;
+  if (!call->outcome.ok()) client.committed = 0;
   if (!call->outcome.ok() && call->joined && !call->told) client.error = call->outcome;
   Pump(call->client, later);
 }
@@ -266,7 +282,7 @@ void Calls::Pump(const std::string& name, Later* later) {
     }
     later->push_back([beginner = std::move(next.beginner), outcome, token] { beginner->Call(outcome, token); });
   }
-  if (client.current == 0 && client.queue.empty() && client.error.ok()) clients_.erase(it);
+  if (client.current == 0 && client.queue.empty() && client.committed == 0 && client.error.ok()) clients_.erase(it);
 }
 
 // Takes a waiter that was given up out of the queue.

@@ -56,6 +56,9 @@ class Calls {
   void Join(Token token, std::shared_ptr<Joiner> joiner);
   void CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner);
 
+  // The client's last token whose step has joined it, unless its f has failed: nothing cancels that f any more. 0 for none.
+  Token Committed(const std::string& client) const;
+
   // The error of f if it has failed; whoever asks tells it.
   Outcome TakeError(Token token);
 
@@ -94,11 +97,13 @@ class Calls {
   };
   struct Client {
     Token current = 0;
+    Token committed = 0;
     Outcome error;  // not yet told
     std::deque<Queued> queue;
   };
   using Later = std::vector<std::function<void()>>;
 
+  void SetJoined(Token token, Call* call);
   void Settle(Token token, Call* call, Later* later);
   void EraseIfOver(Token token);
   void Pump(const std::string& name, Later* later);

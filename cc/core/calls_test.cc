@@ -109,6 +109,37 @@ TEST(Calls, TheNextStepIsToldOnce) {
   ExpectEmpty(calls);
 }
 
+TEST(Calls, CommittedIsTheLastTokenThatWasJoinedUnlessItFailed) {
+  Calls calls(1);
+  EXPECT_EQ(calls.Committed("c"), 0);
+  const auto first = Begin(&calls);
+  calls.Ack(first->token);
+  EXPECT_EQ(calls.Committed("c"), 0) << "its step may still fail, which cancels f";
+  Join(&calls, first->token);
+  EXPECT_EQ(calls.Committed("c"), first->token) << "while f runs";
+  EXPECT_EQ(calls.Committed("d"), 0);
+  calls.EndStep(first->token);
+  calls.Done(first->token, Outcome());
+  EXPECT_EQ(calls.Committed("c"), first->token) << "and after it";
+
+  const auto second = Begin(&calls);
+  auto joined = NewJoined();
+  calls.Join(second->token, joined->waiter);
+  EXPECT_EQ(calls.Committed("c"), first->token);
+  calls.Ack(second->token);
+  EXPECT_EQ(calls.Committed("c"), second->token);
+  calls.EndStep(second->token);
+  calls.Done(second->token, kFailure);
+  EXPECT_EQ(calls.Committed("c"), 0) << "what a failed f has sent may be lost";
+  Begin(&calls);  // is told
+
+  const auto third = Begin(&calls);
+  EXPECT_TRUE(calls.EndStep(third->token)) << "its step failed";
+  calls.Done(third->token, Outcome::Derived(kAbortedCode, "no gradient"));
+  EXPECT_EQ(calls.Committed("c"), 0);
+  EXPECT_EQ(calls.counters().held, 0);
+}
+
 TEST(Calls, AFailureBeforeTheJoinIsTheStepsOwn) {
   for (const bool join_first : {true, false}) {
     Calls calls(1);

@@ -1,8 +1,11 @@
-// Kernels of the ops that send values ahead. None of them waits: what a marker stands for is here when the marker comes.
+// Kernels of the ops that send values ahead. Only TfschedSelect waits: a marker may overtake what it stands for.
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "cc/ops/async.h"
+#include "cc/transport/barrier.h"
 #include "cc/transport/read_ahead.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -12,18 +15,19 @@
 namespace tfsched {
 namespace {
 
+using tensorflow::AsyncOpKernel;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::Var;
 
-// A kernel with the two names that all of these ops but one have.
+// A kernel with the two names that all of these ops have.
 class NamedKernel : public OpKernel {
  public:
   bool IsExpensive() override { return false; }
   explicit NamedKernel(OpKernelConstruction* context) : OpKernel(context) {
-    if (context->HasAttr("client")) OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
+    OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
   }
 
@@ -89,16 +93,6 @@ class StockKernel : public NamedKernel {
   void Compute(OpKernelContext* context) override {
     const int64_t token = context->input(1).scalar<int64_t>()();
     if (TokenOfMarker(context->input(0)) == 0) ProcessStock().Put({client_, key_}, token, context->input(0));
-    context->set_output(0, context->input(1));
-  }
-};
-
-class ArrivedKernel : public NamedKernel {
- public:
-  bool IsExpensive() override { return false; }
-  using NamedKernel::NamedKernel;
-  void Compute(OpKernelContext* context) override {
-    ProcessSentAhead().Arrived(key_, context->input(0).scalar<int64_t>()());
   }
 };
 
@@ -113,7 +107,7 @@ class ReadKernel : public NamedKernel {
     Tensor value;
     bool shared = false;
     OP_REQUIRES_OK(context, ReadVariable(context, dtype_, &value, &shared));
-    const int64_t token = ProcessSentAhead().Match(key_, client_, value);
+    const int64_t token = ProcessSentAhead().Match(key_, client_, TokenOf(context, 1), value);
     context->set_output(0, token == 0 ? value : Tensor(dtype_, MarkerShape(token)));
   }
 
@@ -121,29 +115,70 @@ class ReadKernel : public NamedKernel {
   const tensorflow::DataType dtype_;
 };
 
-class SelectKernel : public NamedKernel {
+class SelectKernel : public AsyncOpKernel {
  public:
   bool IsExpensive() override { return false; }
-  explicit SelectKernel(OpKernelConstruction* context) : NamedKernel(context) { ProcessStock().AddReader({client_, key_}); }
-  ~SelectKernel() override { ProcessStock().RemoveReader({client_, key_}); }
+  explicit SelectKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("client", &key_.first));
+    OP_REQUIRES_OK(context, context->GetAttr("key", &key_.second));
+    ProcessStock().AddReader(key_);
+  }
+  ~SelectKernel() override { ProcessStock().RemoveReader(key_); }
 
-  void Compute(OpKernelContext* context) override {
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     const int64_t token = TokenOfMarker(context->input(0));
     if (token == 0) {
       context->set_output(0, context->input(0));
-      return;
+      return done();
     }
-    Tensor value;
-    OP_REQUIRES(context, ProcessStock().Take({client_, key_}, token, &value),
-                tensorflow::errors::Internal("tfsched: the value of \"", key_, "\" that was sent ahead is not here."));
-    context->set_output(0, value);
+    const CancelHook hook(context);
+    const Stock::Key key = key_;  // this kernel may be gone when Take returns
+    auto taker = std::make_shared<Stock::Taker>(
+        [context, hook, done = std::move(done)](const absl::Status& status, const Tensor* value) {
+          hook.Drop();
+          if (status.ok()) {
+            context->set_output(0, *value);
+          } else {
+            context->SetStatus(status);
+          }
+          done();
+        });
+    const auto cancel = [key, taker] {
+      if (!taker->Claim()) return;
+      ProcessStock().CancelTake(key, taker);
+      const auto status = tensorflow::errors::Cancelled("tfsched: the step was cancelled.");
+      taker->Call(tensorflow::StatusGroup::MakeDerived(status), nullptr);
+    };
+    if (!hook.Register(cancel)) return cancel();
+    if (!ProcessStock().Take(key, token, taker)) GiveUpLater(taker);
   }
+
+ private:
+  Stock::Key key_;  // client, key
+};
+
+// Outputs the token of the client's last call that was joined here.
+class CommittedKernel : public OpKernel {
+ public:
+  bool IsExpensive() override { return false; }
+  explicit CommittedKernel(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    Tensor token(tensorflow::DT_INT64, tensorflow::TensorShape());
+    token.scalar<int64_t>()() = ProcessCalls().Committed(client_);
+    context->set_output(0, token);
+  }
+
+ private:
+  std::string client_;
 };
 
 #define TFSCHED_REGISTER(name, kernel) REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), kernel)
 TFSCHED_REGISTER("TfschedReadAhead", ReadAheadKernel);
 TFSCHED_REGISTER("TfschedStock", StockKernel);
-TFSCHED_REGISTER("TfschedArrived", ArrivedKernel);
+TFSCHED_REGISTER("TfschedCommitted", CommittedKernel);
 TFSCHED_REGISTER("TfschedRead", ReadKernel);
 TFSCHED_REGISTER("TfschedSelect", SelectKernel);
 #undef TFSCHED_REGISTER

@@ -23,26 +23,24 @@ REGISTER_OP("TfschedStock")
     .Attr("dtype: type")
     .Attr("client: string")
     .Attr("key: string")
-    .Output("stocked: int64")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc(R"doc(
-Keeps a value that was sent ahead for the next step's TfschedSelect; a marker is not kept.
-
-stocked: the token.
-)doc");
-
-REGISTER_OP("TfschedArrived")
-    .Input("stocked: int64")
-    .Attr("key: string")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-The reader has what was sent ahead.
+Keeps a value that was sent ahead for the next step's TfschedSelect; a marker is not kept.
+)doc");
+
+REGISTER_OP("TfschedCommitted")
+    .Attr("client: string")
+    .Output("token: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+The token of the client's last call whose step has joined it: nothing but an error of its own ends that f. 0 if there is none.
 )doc");
 
 REGISTER_OP("TfschedRead")
     .Input("resource: resource")
+    .Input("committed: int64")
     .Attr("dtype: type")
     .Attr("client: string")
     .Attr("key: string")
@@ -50,7 +48,9 @@ REGISTER_OP("TfschedRead")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
-Reads the variable; puts out a marker if the reader has this very value already.
+Reads the variable; puts out a marker if this very value was sent ahead to the reader.
+
+committed: of the client, from TfschedCommitted; what another token has sent is not trusted to arrive.
 )doc");
 
 REGISTER_OP("TfschedSelect")
@@ -70,7 +70,7 @@ REGISTER_OP("TfschedSelect")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Hands a value on; for a marker, the value that was sent ahead.
+Hands a value on; for a marker, the value that was sent ahead, waiting for it if need be.
 
 shape: the variable's.
 )doc");

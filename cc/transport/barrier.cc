@@ -4,6 +4,8 @@
 #include <atomic>
 #include <random>
 
+#include "cc/transport/read_ahead.h"
+
 namespace tfsched {
 namespace {
 
@@ -40,6 +42,7 @@ void EndBackgroundStep(int64_t step_id) {
   if (step_id >= 0) return;
   ProcessMailbox().EndCall(-step_id);
   ProcessExpectations().EndToken(-step_id);
+  for (auto& taker : ProcessStock().EndToken(-step_id)) GiveUpLater(std::move(taker));
 }
 
 void CountWait(int64_t waited_us) { wait_us_total += waited_us; }

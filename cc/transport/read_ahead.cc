@@ -4,13 +4,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/transport/barrier.h"
 #include "tensorflow/core/common_runtime/dma_helper.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tfsched {
 namespace {
 
 constexpr int kLongestPause = 64;
 constexpr size_t kKept = 2;
+constexpr size_t kEndedKept = 256;
+constexpr int64_t kGiveUpUs = 10'000'000;
 
 bool SameBuffer(const tensorflow::Tensor& a, const tensorflow::Tensor& b) {
   return tensorflow::DMAHelper::buffer(&a) == tensorflow::DMAHelper::buffer(&b) && a.shape() == b.shape() &&
@@ -34,18 +39,12 @@ void SentAhead::Sent(const std::string& key, const std::string& client, int64_t 
   old = entry.value;
   entry.client = client;
   entry.token = token;
-  entry.arrived = false;
   entry.value = value;
   ++counters_.sent;
 }
 
-void SentAhead::Arrived(const std::string& key, int64_t token) {
-  std::lock_guard<std::mutex> lock(mu_);
-  auto found = entries_.find(key);
-  if (found != entries_.end() && found->second.token == token) found->second.arrived = true;
-}
-
-int64_t SentAhead::Match(const std::string& key, const std::string& client, const tensorflow::Tensor& current) {
+int64_t SentAhead::Match(const std::string& key, const std::string& client, int64_t committed,
+                         const tensorflow::Tensor& current) {
   tensorflow::Tensor held;
   std::lock_guard<std::mutex> lock(mu_);
   auto found = entries_.find(key);
@@ -55,7 +54,7 @@ int64_t SentAhead::Match(const std::string& key, const std::string& client, cons
   held = std::move(entry.value);
   entry.value = tensorflow::Tensor();
   entry.token = 0;
-  if (!entry.arrived || entry.client != client) return 0;
+  if (token != committed || entry.client != client) return 0;
   if (SameBuffer(held, current)) {
     entry.misses = 0;
     ++counters_.used;
@@ -90,27 +89,84 @@ void Stock::RemoveReader(const Key& key) {
 
 void Stock::Put(const Key& key, int64_t token, const tensorflow::Tensor& value) {
   tensorflow::Tensor old;  // its buffer is freed without the lock
+  std::shared_ptr<Taker> taker;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    auto found = entries_.find(key);
+    if (found == entries_.end()) return;
+    auto& waiting = found->second.waiting;
+    for (auto it = waiting.begin(); it != waiting.end() && taker == nullptr;) {
+      if (it->token != token) {
+        ++it;
+        continue;
+      }
+      if (it->taker->Claim()) taker = std::move(it->taker);
+      it = waiting.erase(it);
+      --waiting_;
+    }
+    if (taker == nullptr) {
+      auto& values = found->second.values;
+      values.emplace_back(token, value);
+      if (values.size() > kKept) {
+        old = std::move(values.front().second);
+        values.pop_front();
+      }
+    }
+  }
+  if (taker != nullptr) taker->Call(absl::OkStatus(), &value);
+}
+
+bool Stock::Take(const Key& key, int64_t token, const std::shared_ptr<Taker>& taker) {
+  tensorflow::Tensor value;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    auto found = entries_.find(key);
+    if (found == entries_.end()) return false;
+    auto& values = found->second.values;
+    const auto it = std::find_if(values.begin(), values.end(), [&](const auto& kept) { return kept.first == token; });
+    if (it == values.end()) {
+      if (std::find(ended_.begin(), ended_.end(), token) != ended_.end()) return false;
+      found->second.waiting.push_back({token, taker});
+      ++waiting_;
+      return true;
+    }
+    if (!taker->Claim()) return true;
+    value = std::move(it->second);
+    values.erase(values.begin(), it + 1);
+  }
+  taker->Call(absl::OkStatus(), &value);
+  return true;
+}
+
+void Stock::CancelTake(const Key& key, const std::shared_ptr<Taker>& taker) {
   std::lock_guard<std::mutex> lock(mu_);
   auto found = entries_.find(key);
   if (found == entries_.end()) return;
-  auto& values = found->second.values;
-  values.emplace_back(token, value);
-  if (values.size() > kKept) {
-    old = std::move(values.front().second);
-    values.pop_front();
-  }
+  auto& waiting = found->second.waiting;
+  const auto gone = std::remove_if(waiting.begin(), waiting.end(), [&](const Waiting& one) { return one.taker == taker; });
+  waiting_ -= waiting.end() - gone;
+  waiting.erase(gone, waiting.end());
 }
 
-bool Stock::Take(const Key& key, int64_t token, tensorflow::Tensor* value) {
+std::vector<std::shared_ptr<Stock::Taker>> Stock::EndToken(int64_t token) {
+  std::vector<std::shared_ptr<Taker>> lost;
   std::lock_guard<std::mutex> lock(mu_);
-  auto found = entries_.find(key);
-  if (found == entries_.end()) return false;
-  auto& values = found->second.values;
-  const auto it = std::find_if(values.begin(), values.end(), [&](const auto& kept) { return kept.first == token; });
-  if (it == values.end()) return false;
-  *value = std::move(it->second);
-  values.erase(values.begin(), it + 1);
-  return true;
+  ended_.push_back(token);
+  if (ended_.size() > kEndedKept) ended_.pop_front();
+  if (waiting_ == 0) return lost;
+  for (auto& entry : entries_) {
+    auto& waiting = entry.second.waiting;
+    for (auto it = waiting.begin(); it != waiting.end();) {
+      if (it->token != token) {
+        ++it;
+        continue;
+      }
+      lost.push_back(std::move(it->taker));
+      it = waiting.erase(it);
+      --waiting_;
+    }
+  }
+  return lost;
 }
 
 SentAhead& ProcessSentAhead() {
@@ -121,6 +177,18 @@ SentAhead& ProcessSentAhead() {
 Stock& ProcessStock() {
   static auto* stock = new Stock();
   return *stock;
+}
+
+void GiveUpLater(std::shared_ptr<Stock::Taker> taker) {
+  ProcessAlarm().After(kGiveUpUs, [taker] {
+    if (!taker->Claim()) return;
+    // What follows is the step's business, not the alarm's.
+    tensorflow::Env::Default()->SchedClosure([taker] {
+      taker->Call(tensorflow::errors::Aborted(
+                      "tfsched: a value was lost with the background update that sent it; run the step again."),
+                  nullptr);
+    });
+  });
 }
 
 tensorflow::TensorShape MarkerShape(int64_t token) { return tensorflow::TensorShape({0, token}); }

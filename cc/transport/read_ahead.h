@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "cc/core/waiter.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/status.h"
 
 namespace tfsched {
 
@@ -21,10 +25,9 @@ class SentAhead {
   // Whether sending is worth it: after values that had changed before they were asked for, it pauses for a while.
   bool Worthwhile(const std::string& key);
   void Sent(const std::string& key, const std::string& client, int64_t token, const tensorflow::Tensor& value);
-  // The receiver has it. Nothing happens where another token's value, or none, was sent.
-  void Arrived(const std::string& key, int64_t token);
-  // The token whose value, which the receiver has, is `current`; 0 if there is none. Forgets what was sent.
-  int64_t Match(const std::string& key, const std::string& client, const tensorflow::Tensor& current);
+  // `committed`, if `current` is what that token has sent; else 0. Forgets what was sent. The value may still be on its way:
+  // it arrives, for nothing cancels a committed f, or the step that asks fails with f's error.
+  int64_t Match(const std::string& key, const std::string& client, int64_t committed, const tensorflow::Tensor& current);
   // Nobody asks for the key any more.
   void Forget(const std::string& key);
 
@@ -39,7 +42,6 @@ class SentAhead {
   struct Entry {
     std::string client;
     int64_t token = 0;  // 0: nothing is held
-    bool arrived = false;
     tensorflow::Tensor value;
     int misses = 0;  // in a row
     int pause = 0;   // times that are still to be left out
@@ -52,27 +54,43 @@ class SentAhead {
 // The receiver's side. A value is kept for as long as some graph of the client may ask for it. Thread safe.
 class Stock {
  public:
-  using Key = std::pair<std::string, std::string>;  // client, key
+  using Key = std::pair<std::string, std::string>;                       // client, key
+  using Taker = Waiter<const absl::Status&, const tensorflow::Tensor*>;  // the value if the status is OK
 
   void AddReader(const Key& key);
   void RemoveReader(const Key& key);
   // Keeps the value and the one before it, for which another step's marker may be on its way; drops it if nobody may ask.
   void Put(const Key& key, int64_t token, const tensorflow::Tensor& value);
-  // Takes the value that `token` has sent; false if it is not here.
-  bool Take(const Key& key, int64_t token, tensorflow::Tensor* value);
+  // Calls `taker` with the value that `token` has sent: now, or when it arrives. False if the value will not come, for its f
+  // is over; the taker then stays the caller's.
+  bool Take(const Key& key, int64_t token, const std::shared_ptr<Taker>& taker);
+  // Forgets a taker that was given up.
+  void CancelTake(const Key& key, const std::shared_ptr<Taker>& taker);
+  // The f of this token is over in this process; those that wait for a value of it wait in vain, and are forgotten.
+  std::vector<std::shared_ptr<Taker>> EndToken(int64_t token);
 
  private:
+  struct Waiting {
+    int64_t token;
+    std::shared_ptr<Taker> taker;
+  };
   struct Entry {
     int readers = 0;
     std::deque<std::pair<int64_t, tensorflow::Tensor>> values;  // token and value, the newest last
+    std::vector<Waiting> waiting;
   };
   std::mutex mu_;
   std::map<Key, Entry> entries_;
+  int64_t waiting_ = 0;
+  std::deque<int64_t> ended_;  // the last tokens whose f is over
 };
 
 // Created at first use, never destroyed.
 SentAhead& ProcessSentAhead();
 Stock& ProcessStock();
+
+// For a taker whose value was lost: the step's TfschedBackgroundCall is about to say why, so it is given time to do that.
+void GiveUpLater(std::shared_ptr<Stock::Taker> taker);
 
 // A marker stands for "you have it, from this token": no elements, and the token for a dimension.
 tensorflow::TensorShape MarkerShape(int64_t token);

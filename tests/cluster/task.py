@@ -90,8 +90,8 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         if request["scenario"] == LEAVE:
-            # One that has answered may still hold the session: to close it while Python ends would abort the process, in stock
-            # TensorFlow as well.
+            # One that has answered may still hold the session: to close it while Python ends would abort the process, in
+            # stock TensorFlow as well.
             for thread in threads:
                 thread.join(THREAD_S)
             return  # as any program ends: with all that Python and TensorFlow do then

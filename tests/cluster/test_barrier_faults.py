@@ -127,6 +127,56 @@ def test_an_update_that_fails_is_told_once_by_the_next_run(nursery):
         assert cluster.stats(HOME)["background_failed"] == TIMES
 
 
+SERVERS = ("ps0", "ps1")
+
+
+def a_step_whose_values_are_on_their_way(cluster):
+    """Slows the parameter servers down and runs a step; how many values sent ahead each had been asked for before."""
+    for server in SERVERS:
+        pace(cluster, SLOW_BPS, server)
+    steps(cluster)
+    return {server: cluster.stats(server)["sent_ahead_used"] for server in SERVERS}
+
+
+def at_full_speed(cluster):
+    for server in SERVERS:
+        pace(cluster, 0, server)
+
+
+def answered(cluster, used):
+    """Whether some server has answered the reads of both its variables while a value still waits for its turn."""
+    seen = {server: cluster.stats(server) for server in SERVERS}
+    return any(seen[server]["sent_ahead_used"] == used[server] + 2 and seen[server]["queue_depth"] for server in SERVERS)
+
+
+def test_values_that_are_still_on_their_way(nursery):
+    """A read is answered before the value that was sent ahead has arrived; what becomes of its step is as ever."""
+    with Cluster(ps=2, nursery=nursery) as cluster:
+        open_training(cluster)
+        steps(cluster, 2)
+        used = a_step_whose_values_are_on_their_way(cluster)
+        pending = cluster.submit(HOME, "breaking.steps")
+        wait_until(lambda: answered(cluster, used), 20, "reads answered while values are queued")
+        pending.result()
+        assert counts(cluster) == same(4)
+
+        a_step_whose_values_are_on_their_way(cluster)
+        error = failure(cluster.submit(HOME, "breaking.steps", timeout_ms=200))
+        assert error.kind == "DeadlineExceededError"
+        at_full_speed(cluster)
+        steps(cluster)
+        assert counts(cluster) == same(6)
+
+        a_step_whose_values_are_on_their_way(cluster)
+        steps(cluster, shape=[2, 1 << 15])
+        error = failure(cluster.submit(HOME, "breaking.steps"))
+        assert error.kind == "InvalidArgumentError"
+        assert "tfsched: the background update of an earlier step failed:" in error.message
+        at_full_speed(cluster)
+        steps(cluster)
+        assert counts(cluster) == {**same(9), "counted2": 8}
+
+
 def test_a_worker_killed_in_mid_push(nursery):
     """And a new one that trains on with what the parameter servers hold."""
     with Cluster(ps=2, nursery=nursery) as cluster:

@@ -16,7 +16,7 @@ from tfsched.grappler.function_def import function_of
 from tfsched.grappler.graph import Edge, GraphView, cpu_of, task_of, task_suffix
 from tfsched.grappler.op_types import output_dtype
 from tfsched.grappler.touches import HANDLE_OP, Touches, Variable
-from tfsched.grappler.transfers import marked_between
+from tfsched.grappler.transfers import COMMITTED_OP, marked_between
 from tfsched.grappler.updates import Cut, find_cut
 
 PREFIX = "tfsched/barrier/"
@@ -136,8 +136,10 @@ class _Surgeon:
         gates = self._add_waits()
         token = self._add_call(gates)
         join = self._add_hand_over(token)
-        for reader in self.ahead:
-            read_ahead.replace_read(self.view, reader, self.client, PREFIX)
+        if self.ahead:
+            committed = self._node("committed", COMMITTED_OP, self.home, [], client=self.client)
+            for reader in self.ahead:
+                read_ahead.replace_read(self.view, reader, self.client, committed, PREFIX)
         self._leave_no_ops(join)
         return Crossing(self.home, self.body, variables, self.cut.kept, self.controls)
 
@@ -288,9 +290,9 @@ class _Surgeon:
             if "use_locking" in node.attr or node.op.startswith("ResourceApply"):
                 # Others may read while we write: the lock shows them the values before or after, never half of each.
                 node.attr["use_locking"].b = True
-            arrived = self._send_ahead(number, expects[task])
+            sent = self._send_ahead(number, expects[task])
             for variable in dict.fromkeys(self.touches.of[number]):
-                after = arrived.get(variable, ["^" + node.name])
+                after = sent.get(variable, ["^" + node.name])
                 self.controls.append(
                     self._node(
                         f"notify{task_suffix(task)}/{len(self.controls)}",
@@ -305,7 +307,7 @@ class _Surgeon:
 
     def _send_ahead(self, update: int, expected: str) -> dict[Variable, list[str]]:
         """Sends what the update wrote to the next step's readers; per variable what its Notify has to wait for then."""
-        arrived: dict[Variable, list[str]] = {}
+        sent: dict[Variable, list[str]] = {}
         for number, reader in enumerate(self.ahead):
             if reader.variable not in self.touches.of[update]:
                 continue
@@ -313,9 +315,12 @@ class _Surgeon:
             if handle not in self._copies:
                 self._copy(handle, reader.variable.task)
             names = (self._copies[handle].name, expected, self._copies[update].name)
-            last = read_ahead.add_to_body(self.body, self.view, reader, names, self.client, f"{PREFIX}ahead/{number}/")
-            arrived.setdefault(reader.variable, []).append("^" + last)
-        return arrived
+            ahead, stock = read_ahead.add_to_body(
+                self.body, self.view, reader, names, self.client, f"{PREFIX}ahead/{number}/"
+            )
+            sent.setdefault(reader.variable, []).append("^" + ahead)
+            self.controls.append(stock)
+        return sent
 
     def _add_take(self, edge: Edge) -> None:
         source = self.view.nodes[edge.source]

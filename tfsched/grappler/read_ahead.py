@@ -13,7 +13,7 @@ from tfsched.grappler.transfers import READ_PREFIX
 from tfsched.grappler.updates import nesting
 
 READ_OP, SELECT_OP = "TfschedRead", "TfschedSelect"
-AHEAD_OP, STOCK_OP, ARRIVED_OP = "TfschedReadAhead", "TfschedStock", "TfschedArrived"
+AHEAD_OP, STOCK_OP = "TfschedReadAhead", "TfschedStock"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,20 +66,23 @@ def find_readers(
     return readers
 
 
-def replace_read(view: GraphView, reader: Reader, client: bytes, prefix: str) -> None:
+def replace_read(view: GraphView, reader: Reader, client: bytes, committed: str, prefix: str) -> None:
     """Lets the step take the value that was sent ahead, in place.
 
     before                          after
 
     PS          | worker            PS             | worker
     Read_i ─────┼──► MatMul_i       TfschedRead_i ─┼─► TfschedSelect_i ─► MatMul_i
+                                       ▲
+                                    committed (from home)
 
-    The old read stays, without consumers.
+    ``committed`` is the node that says which background update is to be trusted. The old read stays, without consumers.
     """
     node = view.nodes[reader.read]
     dtype = node.attr["dtype"].type
     # A session shares kernels of one name, and another of its graphs may read as before: so the new op has another name.
-    read = view.graph.node.add(name=READ_PREFIX + node.name, op=READ_OP, device=node.device, input=node.input)
+    read = view.graph.node.add(name=READ_PREFIX + node.name, op=READ_OP, device=node.device)
+    read.input.extend([node.input[0], committed, *node.input[1:]])  # the handle; what follows it are control inputs
     select = view.graph.node.add(name=f"{prefix}select/{node.name}", op=SELECT_OP, device=reader.device, input=[read.name])
     for one in (read, select):
         one.attr["dtype"].type = dtype
@@ -96,10 +99,14 @@ def replace_read(view: GraphView, reader: Reader, client: bytes, prefix: str) ->
                 inputs[position] = "^" + read.name
 
 
-def add_to_body(body: Any, view: GraphView, reader: Reader, names: tuple[str, str, str], client: bytes, prefix: str) -> str:
+def add_to_body(
+    body: Any, view: GraphView, reader: Reader, names: tuple[str, str, str], client: bytes, prefix: str
+) -> tuple[str, str]:
     """Adds the sending to the background function's nodes.
 
-      Apply_i ┄► ReadAhead_i (PS) ─┼─► Stock_i (worker) ─┼─► Arrived_i (PS) ┄► Notify_i
+      Apply_i ┄► ReadAhead_i (PS) ─┼─► Stock_i (worker)
+                      ┆
+                      └┄► Notify_i
 
     Args:
       body: the function's nodes.
@@ -110,17 +117,15 @@ def add_to_body(body: Any, view: GraphView, reader: Reader, names: tuple[str, st
       prefix: of the new nodes' names.
 
     Returns:
-      The name of the last node: behind it, the reader has the value.
+      The names of two nodes: the one that a Notify has to follow, and the one that must run.
     """
     handle, expected, update = names
     there = f"{reader.variable.task}/device:CPU:0"
     dtype = view.nodes[reader.read].attr["dtype"].type
     ahead = body.node.add(name=prefix + "read", op=AHEAD_OP, device=there, input=[handle, expected, "^" + update])
     stock = body.node.add(name=prefix + "stock", op=STOCK_OP, device=reader.device, input=[ahead.name, expected])
-    arrived = body.node.add(name=prefix + "arrived", op=ARRIVED_OP, device=there, input=[stock.name])
     for node in (ahead, stock):
         node.attr["dtype"].type = dtype
         node.attr["client"].s = client
-    for node in (ahead, stock, arrived):
         node.attr["key"].s = reader.key(view)
-    return str(arrived.name)
+    return str(ahead.name), str(stock.name)

@@ -14,6 +14,8 @@ from tfsched.grappler.op_types import has_ref_input, output_dtype
 PROXY_OP = "TfschedProxy"
 # Before the name of a read that stands in for the one of that name (read_ahead.py).
 READ_PREFIX = "tfsched/barrier/read/"
+# What such a read takes besides its variable: there when the step begins, and never late (docs/barrier.md).
+COMMITTED_OP = "TfschedCommitted"
 SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
 
 # Why a transfer is left alone where an ordering of what exists at the start of the step has no say.
@@ -113,6 +115,8 @@ def _classify(view: GraphView, transfers: list[Transfer]) -> None:
         transfer.copy = is_ref or sees_reference(view, transfer.source)
         if transfer.dtype in _NOT_FLAT:
             transfer.keep = "not a flat tensor"
+        elif node.op == COMMITTED_OP:
+            transfer.keep = "the scheduler's own"
         elif node.op in _CONSTANTS:
             transfer.keep = "a constant"  # Grappler may yet move it to the receiver
         elif "CPU" not in node.device.rpartition("/")[2].upper():
@@ -132,7 +136,10 @@ def _waits_for_transfer(view: GraphView) -> list[bool]:
     waits = [False] * len(view.nodes)
     for number in view.topological:
         task = view.tasks[number]
-        waits[number] = any(waits[source] or view.tasks[source] != task for source in view.inputs(number))
+        waits[number] = any(
+            (waits[source] or view.tasks[source] != task) and view.nodes[source].op != COMMITTED_OP
+            for source in view.inputs(number)
+        )
     return waits
 
 
