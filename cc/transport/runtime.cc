@@ -72,6 +72,8 @@ void AppendField(const char* key, int64_t value, std::string* out) {
 
 }  // namespace
 
+int64_t SendBacklogBytes() { return static_cast<int64_t>(EnvNumber("TFSCHED_SEND_BACKLOG_BYTES", 1 << 18)); }
+
 Dispatcher& ProcessDispatcher() {
   static auto* dispatcher = new Dispatcher(OptionsFromEnvironment());
   return *dispatcher;

@@ -13,6 +13,10 @@ namespace tfsched {
 // environment: TFSCHED_GRACE_US, TFSCHED_TRACE_CAPACITY, TFSCHED_EMULATED_BPS (see docs/configuration.md).
 Dispatcher& ProcessDispatcher();
 
+// How much a connection of this process's servers may have accepted and not yet sent, from TFSCHED_SEND_BACKLOG_BYTES; 0: as
+// much as the system likes.
+int64_t SendBacklogBytes();
+
 // {"tasks": 1, ...}; keys as in Counters, what the process runs with, and what crosses the barrier (barrier.h).
 std::string StatsJson();
 

@@ -4,6 +4,8 @@
 
 #include "cc/transport/capability.h"
 #include "cc/transport/rendezvous_mgr.h"
+#include "cc/transport/runtime.h"
+#include "cc/transport/send_backlog.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_server_lib.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_worker_service.h"
@@ -43,7 +45,9 @@ class Server : public tensorflow::GrpcServer {
       return std::unique_ptr<tensorflow::GrpcWorker>(new Worker(env, config));
     };
     const absl::Status status = GrpcServer::Init(options);
-    if (status.ok()) AddServer(worker_env());
+    if (!status.ok()) return status;
+    AddServer(worker_env());
+    if (const int64_t bytes = SendBacklogBytes(); bytes > 0) LimitSendBacklog(bound_port(), bytes);
     return status;
   }
 

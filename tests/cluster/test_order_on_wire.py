@@ -154,3 +154,14 @@ def test_a_missing_rank_costs_one_grace_period_and_no_order():
         assert [transfer["rank"] for transfer in step] == [*range(1, 9), 0]
         waits = [later["started_us"] - earlier["started_us"] for earlier, later in itertools.pairwise(step[:-1])]
         assert max(waits) < 200_000
+
+
+@pytest.mark.parametrize("limit", [None, 100000, 0])
+def test_connections_keep_little_that_is_not_sent(limit):
+    """What the kernel has taken is out of the order's reach."""
+    environment = {} if limit is None else {"TFSCHED_SEND_BACKLOG_BYTES": str(limit)}
+    with Cluster(environment={"ps0": environment}) as cluster:
+        run_steps(cluster, {}, 1)
+        backlogs = cluster.call("ps0", "common.send_backlogs")
+        assert backlogs
+        assert set(backlogs) == {1 << 18 if limit is None else limit}
