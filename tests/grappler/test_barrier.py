@@ -23,7 +23,8 @@ def _library():
 class Step:
     """A small training step, placed by hand: two layers, w0 on the first parameter server and w1 on the second."""
 
-    def __init__(self, use_resource=True):
+    def __init__(self, use_resource=True, side=8):
+        self.side = side
         self.graph = tf.Graph()
         self.enter = self.graph.as_default()
         self.enter.__enter__()
@@ -31,13 +32,15 @@ class Step:
         for number, device in enumerate((PS0, PS1)):
             with tf.device(device):
                 self.variables.append(
-                    tf1.get_variable(f"w{number}", [8, 8], initializer=tf1.ones_initializer(), use_resource=use_resource)
+                    tf1.get_variable(
+                        f"w{number}", [side, side], initializer=tf1.ones_initializer(), use_resource=use_resource
+                    )
                 )
         self.loss, self.gradients = self.tower(WORKER)
 
     def tower(self, device):
         with tf.device(device):
-            hidden = tf1.placeholder_with_default(tf.ones([2, 8]), [2, 8])
+            hidden = tf1.placeholder_with_default(tf.ones([2, self.side]), [2, self.side])
             for variable in self.variables:
                 with tf.device(variable.device):
                     if variable.dtype._is_ref_dtype:
@@ -222,7 +225,7 @@ def test_the_background_function_is_left_alone():
 
 
 def test_values_go_ahead_in_the_order_of_the_pulls():
-    step = Step()
+    step = Step(side=48)
     result, report, body = step.cut(step.loss, step.apply(), options=Options(barrier=False, policy="bytescheduler"))
     assert report.pushes >= 4
     ranks = {node.attr["transfer"].s.decode(): node.attr["rank"].i for node in body.values() if node.op == "TfschedProxy"}
@@ -231,6 +234,29 @@ def test_values_go_ahead_in_the_order_of_the_pulls():
     reads = [node for node in result.node if node.op == "TfschedRead"]
     assert len(reads) == 2 and sum(node.op == "TfschedSelect" for node in result.node) == 2
     assert all(any(text.startswith("^tfsched/barrier/wait") for text in node.input) for node in reads)
+
+
+@pytest.mark.parametrize("side", [45, 46])
+def test_small_values_are_read_when_they_are_asked_for(side):
+    """8,100 bytes are, 8,464 are not."""
+    step = Step(side=side)
+    result, _, body = step.cut(step.loss, step.apply())
+    ahead = 0 if side == 45 else 2
+    assert sum(node.op == "TfschedRead" for node in result.node) == ahead
+    assert sum(node.op == "TfschedReadAhead" for node in body.values()) == ahead
+
+
+def test_what_was_sent_ahead_is_trusted_by_its_token():
+    """Each read takes the committed token, from home; a Notify does not wait until the value has arrived."""
+    step = Step(side=48)
+    result, report, body = step.cut(step.loss, step.apply())
+    (committed,) = (node for node in result.node if node.op == "TfschedCommitted")
+    assert committed.device.startswith(report.home)
+    reads = [node for node in result.node if node.op == "TfschedRead"]
+    assert reads and all(node.input[1] == committed.name for node in reads)
+    notifies = [node for node in body.values() if node.op == "TfschedNotify"]
+    assert notifies and all(any(text.startswith("^tfsched/barrier/ahead") for text in node.input) for node in notifies)
+    assert not any("/stock" in text for node in notifies for text in node.input)
 
 
 def test_the_step_ends_at_home():

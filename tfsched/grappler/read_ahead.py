@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection
 from typing import Any
+
+from tensorflow.python.framework import dtypes
 
 from tfsched.grappler.graph import GraphView
 from tfsched.grappler.shapes import full
@@ -12,6 +15,8 @@ from tfsched.grappler.touches import Touches, Variable
 from tfsched.grappler.transfers import READ_PREFIX
 from tfsched.grappler.updates import nesting
 
+# A value of so few bytes is as quick as the marker that would stand for it, and sending it ahead would be one transfer more.
+SMALL_BYTES = 8192
 READ_OP, SELECT_OP = "TfschedRead", "TfschedSelect"
 AHEAD_OP, STOCK_OP = "TfschedReadAhead", "TfschedStock"
 
@@ -46,8 +51,11 @@ def find_readers(
     handles = {variable: number for number, variable in touches.handles.items()}
     readers = []
     for variable, consumers in touches.by.items():
-        shape = full(view.nodes[handles[variable]].attr["shape"].shape)
+        attrs = view.nodes[handles[variable]].attr
+        shape = full(attrs["shape"].shape)
         if variable not in updated or not shape or 0 in shape:  # a marker must not be mistaken for a value
+            continue
+        if math.prod(shape) * dtypes.as_dtype(attrs["dtype"].type).size <= SMALL_BYTES:
             continue
         for number in consumers:
             node = view.nodes[number]
