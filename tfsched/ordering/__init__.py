@@ -9,6 +9,8 @@ from . import random_order as _random_order  # noqa: F401
 from . import tao as _tao  # noqa: F401
 from . import tio as _tio  # noqa: F401
 from .dag import Dag, DagError, Op, Resource
+from .decision import Decision, Message, Part
+from .evaluate import evaluate
 from .makespan import Schedule, list_schedule
 from .metrics import (
     MetricError,
@@ -29,17 +31,21 @@ from .registry import Ordering, OrderingError, get, load_plugin, names, register
 __all__ = [
     "Dag",
     "DagError",
+    "Decision",
+    "Message",
     "MetricError",
     "Op",
     "OracleError",
     "Ordering",
     "OrderingError",
+    "Part",
     "Plan",
     "PlanError",
     "Resource",
     "Schedule",
     "TimeOracle",
     "efficiency",
+    "evaluate",
     "general_time",
     "get",
     "list_schedule",
