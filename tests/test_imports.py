@@ -39,10 +39,12 @@ PARTS = {
     "server": rule("tensorflow", "grappler ops errors"),
     "draining": rule("tensorflow", "grappler errors"),
     "tracing": rule("tensorflow", "ordering options ops errors grappler"),
+    "simulator": rule("numpy yaml", "ordering errors"),
+    "reports": rule("matplotlib numpy", "ordering errors"),
     "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors options ordering ops tracing"),
     "commands": rule(
-        "tensorflow tensorflow_io absl rich",
-        "tfsched errors version ordering options server grappler ops tracing bench",
+        "tensorflow tensorflow_io absl google rich",
+        "tfsched errors version ordering options server grappler ops tracing bench simulator reports",
     ),
     "cli": rule("absl", "errors version commands"),
 }

@@ -9,7 +9,6 @@ from typing import Any
 
 from tfsched.commands.quiet import import_tensorflow
 from tfsched.errors import TfschedError
-from tfsched.ordering import Dag
 
 
 class FileError(TfschedError):
@@ -48,33 +47,33 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_text(path: str, text: str) -> None:
+    _write(path, "w", text)
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    _write(path, "wb", content)
+
+
+def _write(path: str, mode: str, content: str | bytes) -> None:
     try:
-        with open_file(path, "w") as file:
-            file.write(text)
+        with open_file(path, mode) as file:
+            file.write(content)
     except (TfschedError, KeyboardInterrupt):
         raise
     except Exception as error:
         raise FileError(f"{path} cannot be written ({_reason(error)}); check the directory and its permissions.") from None
 
 
-def read_json(path: str) -> Any:
-    content = read_bytes(path)
+def parse_json(content: bytes, path: str) -> Any:
+    """The JSON value in `content`; `path` is for the error."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON ({_reason(error)}); give a trace or a DAG (docs/dag-format.md).") from None
 
 
-def read_dag_or_trace(path: str) -> Any:
-    """A Dag or a StepTrace, by the file's "format"."""
-    data = read_json(path)
-    kind = data.get("format") if isinstance(data, dict) else None
-    if isinstance(kind, str) and kind.startswith("tfsched-trace/"):
-        import_tensorflow()
-        from tfsched.tracing import StepTrace
-
-        return StepTrace.from_json(data)
-    return Dag.from_json(data)
+def read_json(path: str) -> Any:
+    return parse_json(read_bytes(path), path)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""``tfsched order``: a trace or a DAG JSON -> a Plan."""
+"""``tfsched order``: a DAG, trace, layer table or built-in model -> a Plan."""
 
 from __future__ import annotations
 
@@ -6,49 +6,61 @@ import json
 from typing import Any
 
 from tfsched import ordering
-from tfsched.commands.files import read_dag_or_trace, write_text
-from tfsched.commands.flags import CommandFlags, UsageError
+from tfsched.commands import inputs
+from tfsched.commands.files import write_bytes, write_text
+from tfsched.commands.flags import CommandFlags
+from tfsched.ordering import Dag, Plan
+from tfsched.ordering.evaluate import evaluate
+from tfsched.ordering.layers import LayerTable
+from tfsched.ordering.plan import plan_of
 
 
 def define(flags: CommandFlags) -> None:
+    inputs.define(flags)
     flags.string("algorithm", "tio", "ordering to use: one of those registered, or of --plugin")
     flags.string("plan", "", "write the plan to this file")
     flags.boolean("json", False, "print the result as JSON")
     flags.integer("seed", 0, "for orderings that draw random numbers")
     flags.string("plugin", "", "Python file that registers more orderings")
-    flags.string("receiver", "", "of a trace: the task whose order is shown; empty: the one that computes most")
+    flags.string("bandwidth", "", 'of the links, as "10gbit" or "1e9"; empty: the DAG\'s own, 10gbit for a model')
+    flags.number("startup_us", -1.0, "start-up cost of each message in µs; below zero: the DAG's own, 0 for a model")
+    flags.string("timeline", "", "write the step's timeline for Perfetto to this file")
+    flags.string("plot", "", "draw the step as a Gantt chart into this PNG")
     flags.boolean("quiet", False, "print nothing but errors and --json")
 
 
 def run(flags: CommandFlags, arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        raise UsageError(
-            f"tfsched order takes one file, a trace or a DAG JSON, and got {len(arguments)}: {' '.join(arguments)}"
-        )
     if flags.plugin:
         ordering.load_plugin(flags.plugin)
-    ordering.get(flags.algorithm)  # a wrong name is said before a large file is read
-    source = read_dag_or_trace(arguments[0])
-    if isinstance(source, ordering.Dag):
-        dag = source
-        plan = ordering.make_plan(dag, flags.algorithm, seed=flags.seed)
-    else:
-        dag = source.dag(flags.receiver or None)
-        plan = source.plan(flags.algorithm, seed=flags.seed)
-    result = summary(dag, plan)
+    algorithm = ordering.get(flags.algorithm)  # a wrong name is said before a large file is read
+    source = inputs.read_source(flags, arguments)
+    dag = single_dag(source, flags)
+    decision = algorithm(dag, seed=flags.seed)
+    plan = plan_of(dag, flags.algorithm, decision, flags.seed)
+    schedule = evaluate(dag, decision)
+    result = summary(dag, plan, schedule.makespan_us)
+    # A trace has several receivers, all of which need priorities.
+    saved = plan if isinstance(source, (Dag, LayerTable)) else source.plan(flags.algorithm, seed=flags.seed)
     if flags.plan:
-        write_text(flags.plan, json.dumps(plan.to_json(), indent=1) + "\n")
+        write_text(flags.plan, json.dumps(saved.to_json(), indent=1) + "\n")
+    if flags.timeline or flags.plot:
+        draw(flags, dag, decision, schedule)
     if flags.json:
-        print(json.dumps({**result, "plan": plan.to_json()}, indent=1))
+        print(json.dumps({**result, "plan": saved.to_json()}, indent=1))
     elif not flags.quiet:
         show(result, flags.plan)
     return 0
 
 
-def summary(dag: Any, plan: Any) -> dict[str, Any]:
+def single_dag(source: Any, flags: CommandFlags) -> Dag:
+    """The DAG of one worker, on the links that the flags ask for."""
+    startup_us = flags.startup_us if flags.startup_us >= 0 else None
+    return inputs.dag_of(source, flags, inputs.parse_bandwidth(flags.bandwidth), startup_us)
+
+
+def summary(dag: Dag, plan: Plan, makespan_us: float) -> dict[str, Any]:
     """Bounds, the predicted makespan and the order, times in µs."""
     upper, lower = ordering.upper_bound_us(dag), ordering.lower_bound_us(dag)
-    makespan = ordering.list_schedule(dag, plan.priorities).makespan_us
     recvs = [op.name for op in dag.recvs]
     recvs.sort(key=lambda name: plan.priorities[name])
     return {
@@ -57,11 +69,24 @@ def summary(dag: Any, plan: Any) -> dict[str, Any]:
         "recvs": len(recvs),
         "upper_bound_us": upper,
         "lower_bound_us": lower,
-        "makespan_us": makespan,
-        "efficiency": ordering.efficiency(upper, lower, makespan),
+        "makespan_us": makespan_us,
+        "efficiency": ordering.efficiency(upper, lower, makespan_us),
         "speedup": ordering.speedup(upper, lower),
         "order": recvs,
     }
+
+
+def draw(flags: CommandFlags, dag: Dag, decision: Any, schedule: Any) -> None:
+    """Writes the timeline and the Gantt chart that were asked for."""
+    from tfsched.reports import spans
+
+    drawn = spans.of_decision(dag, decision, schedule)
+    if flags.timeline:
+        write_text(flags.timeline, json.dumps(spans.perfetto(drawn, flags.algorithm), allow_nan=False))
+    if flags.plot:
+        from tfsched.reports import pictures
+
+        write_bytes(flags.plot, pictures.png(pictures.gantt({flags.algorithm: drawn})))
 
 
 def show(result: dict[str, Any], plan_path: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from . import _checks, registry
 from ._checks import show
 from .dag import Dag
+from .decision import Decision
 
 FORMAT = "tfsched-plan/1"
 _PLAN_KEYS = ("format", "algorithm", "transfers", "metadata")
@@ -196,7 +197,14 @@ def make_plan(dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = N
     Raises OrderingError for an unknown name, DagError for bad times, and PlanError if the ordering
     returns anything but one finite priority for every recv of the dag.
     """
-    priorities = registry.get(algorithm)(dag, times_us, seed=seed)
+    return plan_of(dag, algorithm, registry.get(algorithm)(dag, times_us, seed=seed), seed)
+
+
+def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int = 0) -> Plan:
+    """Return the Plan of what an ordering returned for `dag`; a Decision's pieces come along, the rest is in the metadata.
+
+    Raises PlanError for anything but one finite priority for every recv of the dag.
+    """
     if not isinstance(priorities, Mapping):
         raise PlanError(f"ordering {algorithm!r} returned {show(priorities)}; return a dict")
     wanted = {op.name: None for op in dag.recvs}
@@ -207,7 +215,16 @@ def make_plan(dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = N
         if name not in wanted:
             raise PlanError(f"ordering {algorithm!r} gave a priority to {show(name)}, not a recv")
     in_file_order = {name: priorities[name] for name in wanted}
-    return Plan(algorithm, in_file_order, {"recvs": len(wanted), "seed": seed})
+    metadata: dict[str, Any] = {"recvs": len(wanted), "seed": seed}
+    pieces: dict[str, int] = {}
+    if isinstance(priorities, Decision):
+        size = priorities.partition_bytes
+        pieces = dict.fromkeys(wanted, max(size, MIN_PARTITION_BYTES) if size else 0)
+        metadata["policy"] = priorities.policy
+        metadata["credit_bytes"] = priorities.credit_bytes
+        metadata["preemptive"] = priorities.preemptive
+        metadata["groups"] = [list(group) for group in priorities.groups]
+    return Plan(algorithm, in_file_order, metadata, partition_bytes=pieces)
 
 
 def _priority(name: str, value: object) -> float:
