@@ -74,7 +74,7 @@ def test_groups_pay_one_startup_and_wait_for_the_last() -> None:
 
 
 def test_what_is_handed_over_is_not_overtaken() -> None:
-    # Credit of two pieces of 4: g2's both go to the wire at 2, so g1 starts at 10; g0 (ready at 6) fits in at 6 (4 + 2 left).
+    # Credit of two pieces of 4: g2's both go to the wire at 2, so g1 has to wait; g0 (ready at 6) fits in.
     dag = training()
     schedule = evaluate(dag, Decision(PRIORITY, partition_bytes=4, credit_bytes=8))
     assert schedule.end_us["g2"] == 10.0

@@ -3,8 +3,13 @@
 A strategy is one file: a function of (dag, times_us, seed) decorated with `register("name")`.
 """
 
-from . import fifo as _fifo  # noqa: F401  (importing a strategy registers it)
+from . import bytescheduler as _bytescheduler  # noqa: F401  (importing a strategy registers it)
+from . import fifo as _fifo  # noqa: F401
 from . import layer as _layer  # noqa: F401
+from . import mg_wfbp as _mg_wfbp  # noqa: F401
+from . import p3 as _p3  # noqa: F401
+from . import pace as _pace  # noqa: F401
+from . import prophet as _prophet  # noqa: F401
 from . import random_order as _random_order  # noqa: F401
 from . import tao as _tao  # noqa: F401
 from . import tio as _tio  # noqa: F401

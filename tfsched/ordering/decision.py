@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import _checks
 from ._checks import show
@@ -39,6 +39,7 @@ class Decision(dict[str, float]):
       policy: the policy of cc/core that carries this out (docs/policies.md); None leaves the choice to the user.
       messages: the whole plan, message by message in order of preference, where a planner decides that much; it then counts
         instead of partition_bytes and groups.
+      notes: what the planner has to say about its result, for people; JSON values.
 
     Raises OrderingError for a size below zero, an unknown policy, a recv that is in two groups, or one without a priority.
     """
@@ -53,6 +54,7 @@ class Decision(dict[str, float]):
         preemptive: bool = False,
         policy: str | None = None,
         messages: Iterable[Message] = (),
+        notes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(priorities)
         self.partition_bytes = int(_checks.number(partition_bytes, "partition_bytes", OrderingError))
@@ -63,6 +65,7 @@ class Decision(dict[str, float]):
             raise OrderingError(f"the policy is {show(policy)}; give one of {', '.join(POLICIES)}")
         self.policy = policy
         self.messages = tuple(messages)
+        self.notes = dict(notes or {})
         seen: set[str] = set()
         for group in self.groups:
             for name in group:

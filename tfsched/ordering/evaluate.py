@@ -29,8 +29,8 @@ class Sent(NamedTuple):
 def evaluate(dag: Dag, decision: Mapping[str, float], times_us: Mapping[str, float] | None = None) -> Schedule:
     """Run `dag` as `decision` says, and return the schedule in µs: a recv ends with its last byte.
 
-    The model is that of `list_schedule`, to which it is equal for whole recvs without credit: each resource does one thing at
-    a time, a free one takes the best that is ready and never waits. In addition
+    The model is that of `list_schedule`, to which it is equal for whole recvs without credit: each resource does one
+    thing at a time, a free one takes the best that is ready and never waits. In addition
 
     * a message costs its link's start-up once, however many recvs (groups) or how little of one (pieces) it carries;
     * with `credit_bytes`, messages are handed to the wire as long as they fit, or if nothing is there, and what was handed

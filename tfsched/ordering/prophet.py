@@ -1,0 +1,125 @@
+"""Prophet: gradient blocks that are through before a more urgent gradient is generated (Zhang et al., ICPP'21)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from . import _paths
+from ._messages import costs
+from .dag import Dag
+from .decision import Decision, Message, Part
+from .layer import layer
+from .oracle import times_ns
+from .registry import register
+
+# Gradients are cut into partitions as in BytePS, on which the authors built; section 5.1 gives P3 the same 4 MB.
+PARTITION_BYTES = 4_000_000
+
+
+class Gradient(NamedTuple):
+    """A gradient in order of priority: when it is generated, what its message costs; times in whole units."""
+
+    generated: int
+    startup: int
+    wire: int
+    size_bytes: int
+
+
+class Block(NamedTuple):
+    """One message: it starts at `start` and carries (gradient, bytes)."""
+
+    start: int
+    parts: tuple[tuple[int, int], ...]
+
+
+def gradient_blocks(gradients: Sequence[Gradient], partition_bytes: int = 0) -> list[Block]:
+    """Return the messages of Prophet's Algorithm 1; gradient 0 is the most urgent. 0 bytes: gradients are never cut.
+
+    While back-propagation goes on, the most urgent gradients at hand are assembled into a block, partition by partition, as
+    long as the block is through before a more urgent gradient is generated (lines 5-11, constraint 11). Once gradient 0 is
+    there, which starts at once (line 17), what is left is sent in order of priority, each gradient by itself (lines 13-14).
+
+    Readings: "back-propagation" ends with the last generation, which is gradient 0's in the paper's chain. A^(q), printed
+    as min |c^(q) - c^(j)| over j < q, is the time until the next generation of such a j: in the stepwise pattern many
+    gradients have the same c, and as printed only one of them could ever be sent before gradient 0. A block is one
+    message and pays one start-up, which is the paper's f(s, B) of equation 10.
+    """
+    left = [gradient.size_bytes for gradient in gradients]
+    sent_ns = [0] * len(gradients)
+    unsent = dict.fromkeys(range(len(gradients)))
+    blocks: list[Block] = []
+    events = sorted({gradient.generated for gradient in gradients})
+    now = events[0] if events else 0
+
+    def unit(q: int) -> tuple[int, int]:
+        """The next partition of q: bytes and time."""
+        size = min(partition_bytes, left[q]) if partition_bytes else left[q]
+        total = gradients[q].size_bytes
+        through = gradients[q].wire * (total - left[q] + size) // total if total else gradients[q].wire
+        return size, through - sent_ns[q]
+
+    while unsent and now < events[-1]:
+        parts: dict[int, int] = {}
+        used = 0
+        for q in [q for q in unsent if gradients[q].generated <= now]:
+            ahead = [gradients[j].generated for j in unsent if j < q and gradients[j].generated > now]
+            deadline = min(ahead, default=None)
+            while q in unsent:
+                size, time = unit(q)
+                startup = 0 if parts else gradients[q].startup
+                if deadline is not None and now + used + startup + time > deadline:
+                    break
+                used += startup + time
+                parts[q] = parts.get(q, 0) + size
+                left[q] -= size
+                sent_ns[q] += time
+                if left[q] == 0:
+                    del unsent[q]
+            if q in unsent:
+                break
+        if parts:
+            blocks.append(Block(now, tuple(parts.items())))
+        now = now + used if parts and used else next(t for t in events if t > now)
+    for q in unsent:
+        startup, time = gradients[q].startup, gradients[q].wire - sent_ns[q]
+        blocks.append(Block(now, ((q, left[q]),)))
+        now += startup + time
+    return blocks
+
+
+@register("prophet")
+def prophet(
+    dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0, partition_bytes: int = PARTITION_BYTES
+) -> Decision:
+    """Return priorities by layer and the messages of Prophet's Algorithm 1, with each link by itself.
+
+    Prophet (section 4.1): see `gradient_blocks`. Priorities are those of `layer`. c^(i) is the longest path before the
+    transfer, in place of the profile of the authors; recvs that wait for other recvs are left to their priority, as their
+    time is not known beforehand. `groups` are the blocks of whole gradients, for a wire that takes no explicit messages.
+    Raises DagError for a bad time. `seed` is not used.
+    """
+    duration = times_ns(dag, times_us)
+    priorities = layer(dag)
+    generated = _paths.heads(dag, duration)
+    after_recv = _paths.has_recv_before(dag)
+    cost = costs(dag, times_us)
+    messages: list[Message] = []
+    groups: list[tuple[str, ...]] = []
+    for link in dict.fromkeys(op.resource for op in dag.recvs):
+        own = [i for i in dag.recv_indices if dag.ops[i].resource == link and not after_recv[i]]
+        own.sort(key=lambda i: priorities[dag.ops[i].name])
+        gradients = []
+        for i in own:
+            startup = round(cost[i].startup_us * 1000.0)
+            wire = max(0, duration[i] - startup)
+            gradients.append(Gradient(generated[i], startup, wire, cost[i].size_bytes))
+        for block in gradient_blocks(gradients, partition_bytes):
+            parts = tuple(Part(dag.ops[own[q]].name, size) for q, size in block.parts)
+            messages.append(Message(parts, block.start / 1000.0))
+            whole = tuple(
+                part.recv for part, (q, size) in zip(parts, block.parts, strict=True) if size == gradients[q].size_bytes
+            )
+            if len(whole) > 1:
+                groups.append(whole)
+    return Decision(priorities, partition_bytes=partition_bytes, groups=groups, messages=messages, policy="bytescheduler")
