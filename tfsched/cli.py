@@ -15,7 +15,8 @@ COMMANDS = {
     "doctor": "checks that tfsched works on this machine, line by line, with the remedy",
     "bench": "trains a model on a cluster of this machine under several settings and compares them",
     "trace": "records step traces of a script or of a bench model",
-    "order": "turns a trace or a DAG into a plan",
+    "order": "turns a trace, a DAG or a model into a plan",
+    "explain": "says why an order is what it is, and what a step waits for",
     "timeline": "draws a trace for Perfetto",
 }
 
