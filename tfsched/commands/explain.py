@@ -75,7 +75,7 @@ def show(dag: Dag, flags: CommandFlags, order: list[Reason], path: list[Step]) -
     if len(order) > rows:
         say(f"... and {len(order) - rows} more (--rows 0 shows all)")
     say(
-        "M: its transfer; P: computation that waits for it alone; M+: least transfer that starts what waits for it and another."
+        "M: its transfer; P: computation that waits for it alone; M+: least transfer that starts what needs it and another."
     )
     makespan_us = path[-1].end_us
     shares = ", ".join(f"{name} {time_us / (makespan_us or 1):.0%}" for name, time_us in on_the_path_us(path).items())
