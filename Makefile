@@ -57,7 +57,7 @@ lint: $(STAMP)  ## ruff, mypy, clang-format
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(sort $(wildcard cc/*/*.cc cc/*/*.h))
 
-# --- C++ tests of the core, without TensorFlow and without the environment -------------------------------------------
+# --- C++ tests of the core and the simulator, without TensorFlow and without the environment -------------------------------------------
 
 # SANITIZE=thread or SANITIZE=address builds and runs them under that sanitizer.
 SANITIZE ?=
@@ -65,10 +65,11 @@ CC_OUT := build/cc/$(or $(SANITIZE),plain)
 CC_FLAGS := -std=c++17 -O2 -g -Wall -Wextra -Wno-unused-parameter -I. -pthread -MMD -MP
 CC_FLAGS += $(if $(SANITIZE),-fsanitize=$(SANITIZE)$(if $(filter address,$(SANITIZE)),$(comma)undefined) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CORE := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc %_bench.cc,$(sort $(wildcard cc/core/*.cc))))
-TESTS := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard cc/core/*_test.cc)))
+SIMULATOR := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc,$(sort $(wildcard cc/simulator/*.cc))))
+TESTS := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard cc/core/*_test.cc cc/simulator/*_test.cc)))
 BENCHES := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard cc/core/*_bench.cc)))
 
-cc-test: $(TESTS)  ## C++ tests of the core; SANITIZE=thread|address for a sanitizer (needs libgtest-dev)
+cc-test: $(TESTS)  ## C++ tests of core and simulator; SANITIZE=thread|address for a sanitizer (needs libgtest-dev)
 	@for test in $(TESTS); do echo "== $$test"; timeout 300 $$test --gtest_brief=1 || exit 1; done
 
 cc-bench: $(BENCHES)  ## cost of one task through the core
@@ -78,6 +79,7 @@ $(CC_OUT)/%.o: %.cc Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CC_FLAGS) -c $< -o $@
 
+$(filter $(CC_OUT)/cc/simulator/%,$(TESTS)): $(SIMULATOR)
 $(TESTS): $(CC_OUT)/%: $(CC_OUT)/%.o $(CORE)
 	$(CXX) $(CC_FLAGS) $^ -o $@ -lgtest -lgtest_main
 
@@ -85,7 +87,7 @@ $(BENCHES): $(CC_OUT)/%: $(CC_OUT)/%.o $(CORE)
 	$(CXX) $(CC_FLAGS) $^ -o $@
 
 .SECONDARY:
--include $(wildcard $(CC_OUT)/cc/core/*.d)
+-include $(wildcard $(CC_OUT)/cc/core/*.d $(CC_OUT)/cc/simulator/*.d)
 
 # --- Bazel -----------------------------------------------------------------------------------------------------------
 
@@ -100,4 +102,4 @@ bazel: $(STAMP)  ## the same library and C++ tests with Bazel, without a network
 
 clean:  ## removes what was built; environments stay
 	if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi
-	rm -rf build dist *.egg-info bazel-out tfsched/ops/libtfsched.so tfsched/ops/libtfsched.json
+	rm -rf build dist *.egg-info bazel-out tfsched/ops/libtfsched.so tfsched/ops/libtfsched.json tfsched/simulator/libtfsched_sim.so

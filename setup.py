@@ -1,4 +1,6 @@
-"""Builds the native library against the installed TensorFlow; everything else about the package is in pyproject.toml.
+"""Builds the native libraries; everything else about the package is in pyproject.toml.
+
+tfsched's is built against the installed TensorFlow, the simulator's against nothing (``setup.py build_simulator``).
 
 The library and what it was built for go to ``build/native/<TensorFlow version>/`` and from there into the package. Objects
 stay in ``build/native``, so that a second build compiles only what has changed.
@@ -18,9 +20,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 try:
@@ -35,6 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 NATIVE = ROOT / "build" / "native"
 LIBRARY = "libtfsched"
 PACKAGE = "tfsched/ops"
+SIMULATOR = "tfsched/simulator/libtfsched_sim.so"
 
 OLDEST, NEWEST = (2, 16), (2, 21)
 INSTALL = "pip install 'tensorflow>=2.16,<2.22'"  # or tensorflow-cpu: the same library
@@ -99,7 +102,16 @@ def compiler() -> list[str]:
 
 
 def sources() -> list[pathlib.Path]:
-    """Every .cc file under cc/ but tests and benchmarks."""
+    """Every .cc file under cc/ but tests, benchmarks and the simulator."""
+    return [path for path in all_sources() if path.parent.name != "simulator"]
+
+
+def simulator_sources() -> list[pathlib.Path]:
+    """The simulator and the core that it drives: no TensorFlow."""
+    return [path for path in all_sources() if path.parent.name in ("core", "simulator")]
+
+
+def all_sources() -> list[pathlib.Path]:
     return sorted(path for path in (ROOT / "cc").rglob("*.cc") if not path.stem.endswith(("_test", "_bench")))
 
 
@@ -175,6 +187,30 @@ def build_library() -> pathlib.Path:
     return directory
 
 
+def build_simulator() -> pathlib.Path:
+    """Brings build/native/simulator/libtfsched_sim.so up to date and returns it; needs a compiler and nothing else."""
+    cxx = compiler()
+    command = [*cxx, *COMPILE, "-fvisibility=hidden", "-I.", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+    link = ["-pthread", *shlex.split(os.environ.get("LDFLAGS", ""))]
+    directory = NATIVE / "simulator" / hashlib.sha256(shlex.join(command + link).encode()).hexdigest()[:12]
+    targets = {source: (directory / source.relative_to(ROOT)).with_suffix(".o") for source in simulator_sources()}
+    for source, target in targets.items():
+        if complaint := compile_one(command, source, target):
+            fail(f"{complaint}; the compiler's message is above.")
+    library = directory / pathlib.Path(SIMULATOR).name
+    of = library.with_suffix(".inputs")
+    inputs = shlex.join(str(target.relative_to(directory)) for target in targets.values())
+    current = library.exists() and of.exists() and of.read_text() == inputs
+    if not current or any(target.stat().st_mtime_ns >= library.stat().st_mtime_ns for target in targets.values()):
+        print("linking", library.relative_to(ROOT), flush=True)
+        partial = library.with_suffix(".partial")
+        if subprocess.run([*cxx, "-shared", "-o", str(partial), *map(str, targets.values()), *link]).returncode != 0:
+            fail("the simulator does not link; the linker's message is above.")
+        partial.replace(library)
+        of.write_text(inputs)
+    return library
+
+
 def compiler_version(cxx: list[str]) -> str:
     """The first line that the compiler says about itself."""
     result = subprocess.run([*cxx, "--version"], capture_output=True, text=True)
@@ -195,12 +231,15 @@ class BuildNative(build_ext):
     """build_ext with g++ called directly: the library is no Python extension module."""
 
     def _files(self, directory: pathlib.Path | str) -> list[str]:
-        return [str(pathlib.Path(directory) / PACKAGE / f"{LIBRARY}{suffix}") for suffix in (".so", ".json")]
+        own = [str(pathlib.Path(directory) / PACKAGE / f"{LIBRARY}{suffix}") for suffix in (".so", ".json")]
+        return [*own, str(pathlib.Path(directory) / SIMULATOR)]
 
     def run(self) -> None:
+        simulator = build_simulator()
         built = build_library()
         for target in self._files(ROOT if self.inplace else self.build_lib):
-            put(built / pathlib.Path(target).name, pathlib.Path(target))
+            name = pathlib.Path(target).name
+            put(simulator if name == simulator.name else built / name, pathlib.Path(target))
 
     def get_outputs(self) -> list[str]:
         return self._files(ROOT if self.inplace else self.build_lib)
@@ -209,10 +248,26 @@ class BuildNative(build_ext):
         return dict(zip(self._files(self.build_lib), self._files(""), strict=True)) if self.inplace else {}
 
     def get_source_files(self) -> list[str]:
-        return [str(path.relative_to(ROOT)) for path in sources()]
+        return [str(path.relative_to(ROOT)) for path in all_sources()]
 
 
-commands = {"build_ext": BuildNative}
+class BuildSimulator(Command):
+    """The simulator's library alone, in place, for machines without TensorFlow."""
+
+    description = "build the simulator's library in place (needs a C++ compiler, no TensorFlow)"
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
+
+    def initialize_options(self) -> None:
+        pass
+
+    def finalize_options(self) -> None:
+        pass
+
+    def run(self) -> None:
+        put(build_simulator(), ROOT / SIMULATOR)
+
+
+commands = {"build_ext": BuildNative, "build_simulator": BuildSimulator}
 if bdist_wheel is not None:
 
     class NativeWheel(bdist_wheel):

@@ -1,0 +1,288 @@
+// Workers and their steps; what they send is in exchange.cc.
+#include "cc/simulator/engine.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace tfsched::simulator {
+namespace {
+
+// As std::shuffle is not the same everywhere.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {  // splitmix64
+    uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+  }
+  void Shuffle(std::vector<int32_t>* values) {
+    for (size_t i = values->size(); i > 1; --i) std::swap((*values)[i - 1], (*values)[Next() % i]);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+std::vector<int32_t> Counts(const Table& table) {
+  std::vector<int32_t> counts;
+  for (int32_t row = 0; row < table.rows(); ++row) counts.push_back(table[row].size());
+  return counts;
+}
+
+std::vector<int32_t> Repeat(const std::vector<int32_t>& values, int32_t times) {
+  std::vector<int32_t> result;
+  result.reserve(values.size() * static_cast<size_t>(times));
+  for (int32_t i = 0; i < times; ++i) result.insert(result.end(), values.begin(), values.end());
+  return result;
+}
+
+}  // namespace
+
+Engine::Engine(const Model& model)
+    : model_(model),
+      traffic_(model),
+      op_consumers_(model.op_inputs.Inverse(model.ops())),
+      tensor_readers_(model.op_reads.Inverse(model.tensors())),
+      op_pushes_(model.push_inputs.Inverse(model.ops())),
+      op_pulls_(model.pull_inputs.Inverse(model.ops())),
+      tensor_pieces_(model.piece_tensors.Inverse(model.tensors())),
+      piece_tensor_count_(Counts(model.piece_tensors)),
+      tensor_piece_count_(Counts(tensor_pieces_)),
+      push_waits_(Counts(model.push_inputs)),
+      pull_waits_(Counts(model.pull_inputs)),
+      workers_(static_cast<size_t>(model.workers)) {
+  for (int32_t piece = 0; piece < model.pieces(); ++piece) {
+    const bool pushed = push_waits_[static_cast<size_t>(piece)] > 0;
+    pushed_pieces_ += pushed;
+    if (model.piece_pulled[static_cast<size_t>(piece)] == 0 || model.ring()) continue;
+    if (pull_waits_[static_cast<size_t>(piece)] > 0) continue;
+    (pushed && !model.barrier ? asked_first_ : asked_always_).push_back(piece);
+  }
+  const int32_t lanes = model.synchronous ? model.steps : model.workers;
+  copies_left_.assign(static_cast<size_t>(lanes) * model.piece_bytes.size(), model.synchronous ? model.workers : 1);
+  pieces_left_ = Repeat(tensor_piece_count_, lanes);
+  tensors_left_ = Repeat(piece_tensor_count_, lanes);
+  updates_left_.assign(static_cast<size_t>(lanes), pushed_pieces_);
+  workers_left_.assign(static_cast<size_t>(lanes), model.synchronous ? model.workers : 1);
+  for (Worker& worker : workers_) {
+    worker.op_cause.resize(model.op_us.size());
+    worker.op_why.resize(model.op_us.size());
+    worker.op_ready_us.resize(model.op_us.size());
+    // With all-reduce every worker has what the first step reads.
+    worker.arrivals.assign(model.tensor_bytes.size(), 0);
+    if (model.ring()) worker.arrivals.assign(tensor_piece_count_.begin(), tensor_piece_count_.end());
+  }
+}
+
+bool Engine::Run(Result* result) {
+  result_ = result;
+  const auto workers = static_cast<size_t>(model_.workers);
+  result->begin_us.assign((static_cast<size_t>(model_.steps) + 1) * workers, 0);
+  result->finish_us.assign(static_cast<size_t>(model_.steps) * workers, 0);
+  result->tensor_wait_us.assign(model_.tensor_bytes.size(), 0);
+  result->compute_busy_us.assign(workers, 0);
+  result->sent_bytes.assign(model_.host_bps.size(), 0);
+  result->received_bytes.assign(model_.host_bps.size(), 0);
+  result->window_begin_us = result->window_end_us = kNeverUs;
+  to_begin_ = to_end_ = model_.workers;
+  for (int32_t worker = 0; worker < model_.workers; ++worker) Begin(worker, 0, kNone);
+  while (true) {
+    // What happens at one moment is seen together, so that no result hangs on the order of simultaneous events.
+    for (const int32_t worker : dirty_workers_) {
+      workers_[static_cast<size_t>(worker)].dirty = false;
+      Compute(worker);
+    }
+    dirty_workers_.clear();
+    traffic_.Settle(now_us_);
+    const double own_us = timed_.empty() ? kNeverUs : timed_.top().at_us;
+    const double next_us = std::min(own_us, traffic_.NextUs());
+    if (next_us == kNeverUs) break;
+    now_us_ = next_us;
+    while (!timed_.empty() && timed_.top().at_us <= now_us_) {
+      const Timed timed = timed_.top();
+      timed_.pop();
+      Handle(timed);
+    }
+    arrived_.clear();
+    traffic_.Advance(now_us_, &arrived_);
+    for (const int32_t transfer : arrived_) Arrived(transfer);
+  }
+  result->end_us = now_us_;
+  if (to_end_ > 0) return false;
+  result->path = CriticalPath(result->events, last_event_, last_begin_us_);
+  return true;
+}
+
+void Engine::After(double at_us, Timed timed) {
+  timed.at_us = at_us;
+  timed.number = next_number_++;
+  timed_.push(timed);
+}
+
+void Engine::Handle(const Timed& timed) {
+  switch (timed.what) {
+    case What::kOps:
+      BeginOps(timed.worker);
+      break;
+    case What::kComputed:
+      Computed(timed.worker, timed.index, timed.since_us, timed.event);
+      break;
+    case What::kProcessed:
+      Processed(timed.kind, timed.worker, timed.index, timed.step, timed.event);
+      break;
+    case What::kUpdated: {
+      Event event{Kind::kUpdate, timed.index, model_.synchronous ? kNone : timed.worker, timed.step, timed.event};
+      event.ready_us = event.start_us = timed.since_us;
+      event.end_us = now_us_;
+      Updated(timed.worker, timed.step, timed.index, Log(event));
+      break;
+    }
+  }
+}
+
+void Engine::Touch(int32_t worker) {
+  Worker& one = workers_[static_cast<size_t>(worker)];
+  if (one.dirty) return;
+  one.dirty = true;
+  dirty_workers_.push_back(worker);
+}
+
+void Engine::Begin(int32_t worker, int32_t step, int32_t event) {
+  Worker& one = workers_[static_cast<size_t>(worker)];
+  one.step = step;
+  one.computing = false;
+  one.begin_event = event;
+  result_->begin_us[static_cast<size_t>(step) * workers_.size() + static_cast<size_t>(worker)] = now_us_;
+  if (step == model_.measured_from && --to_begin_ == 0) result_->window_begin_us = now_us_;
+  if (step == model_.steps) {
+    if (--to_end_ == 0) {
+      result_->window_end_us = now_us_;
+      last_event_ = event;
+      last_begin_us_ = result_->begin_us[(static_cast<size_t>(step) - 1) * workers_.size() + static_cast<size_t>(worker)];
+    }
+    return;
+  }
+  if (model_.step_overhead_us > 0) {
+    After(now_us_ + model_.step_overhead_us, Timed{What::kOps, worker, 0, step, event, now_us_});
+  } else {
+    BeginOps(worker);
+  }
+}
+
+void Engine::BeginOps(int32_t worker) {
+  Worker& one = workers_[static_cast<size_t>(worker)];
+  one.computing = true;
+  one.ops_left = model_.ops();
+  one.idle = model_.streams;
+  one.idle_since_us = now_us_;
+  one.push_waits = push_waits_;
+  one.pull_waits = pull_waits_;
+  AskFor(worker, asked_always_);
+  if (one.step == 0) AskFor(worker, asked_first_);
+  one.op_waits = Counts(model_.op_inputs);
+  for (int32_t op = 0; op < model_.ops(); ++op) {
+    for (const int32_t tensor : model_.op_reads[op]) {
+      const int64_t needed = (one.step + int64_t{1}) * tensor_piece_count_[static_cast<size_t>(tensor)];
+      if (one.arrivals[static_cast<size_t>(tensor)] < needed) ++one.op_waits[static_cast<size_t>(op)];
+    }
+    if (one.op_waits[static_cast<size_t>(op)] == 0) {
+      one.op_waits[static_cast<size_t>(op)] = 1;
+      Satisfied(worker, op, kNone, one.begin_event);
+    }
+  }
+  if (one.ops_left == 0) StepComputed(worker, one.begin_event);
+}
+
+void Engine::AskFor(int32_t worker, const std::vector<int32_t>& pieces) {
+  const int32_t step = workers_[static_cast<size_t>(worker)].step;
+  order_ = pieces;
+  if (model_.shuffle) {
+    Random seeds(model_.seed);
+    Random(seeds.Next() + static_cast<uint64_t>(step) * workers_.size() + static_cast<uint64_t>(worker)).Shuffle(&order_);
+  }
+  const int32_t event = workers_[static_cast<size_t>(worker)].begin_event;
+  for (const int32_t piece : order_) Send(Kind::kPull, worker, piece, step, event);
+}
+
+void Engine::Satisfied(int32_t worker, int32_t op, int32_t cause, int32_t event) {
+  Worker& one = workers_[static_cast<size_t>(worker)];
+  const auto i = static_cast<size_t>(op);
+  if (--one.op_waits[i] > 0) return;
+  one.op_cause[i] = cause;
+  one.op_why[i] = event;
+  one.op_ready_us[i] = now_us_;
+  one.ready.push(op);
+  Touch(worker);
+}
+
+void Engine::Compute(int32_t worker) {
+  Worker& one = workers_[static_cast<size_t>(worker)];
+  const double scale =
+      one.step < model_.steps
+          ? model_.compute_scale[static_cast<size_t>(one.step) * workers_.size() + static_cast<size_t>(worker)]
+          : 1;
+  while (one.idle > 0 && !one.ready.empty()) {
+    const int32_t op = one.ready.top();
+    const auto i = static_cast<size_t>(op);
+    one.ready.pop();
+    if (one.idle == model_.streams && one.op_cause[i] <= -2 && one.step >= model_.measured_from) {
+      result_->tensor_wait_us[static_cast<size_t>(-2 - one.op_cause[i])] += now_us_ - one.idle_since_us;
+    }
+    --one.idle;
+    Event event{Kind::kCompute, op, worker, one.step, one.op_why[i]};
+    event.busy_event = now_us_ > one.op_ready_us[i] ? one.last_op_event : kNone;
+    event.ready_us = one.op_ready_us[i];
+    event.start_us = now_us_;
+    event.end_us = now_us_ + model_.op_us[i] * scale;
+    After(event.end_us, Timed{What::kComputed, worker, op, one.step, Log(event), now_us_});
+  }
+}
+
+void Engine::Computed(int32_t worker, int32_t op, double start_us, int32_t event) {
+  Worker& one = workers_[static_cast<size_t>(worker)];
+  result_->compute_busy_us[static_cast<size_t>(worker)] += InWindow(start_us, now_us_);
+  if (++one.idle == model_.streams) one.idle_since_us = now_us_;
+  one.last_op_event = event;
+  Touch(worker);
+  for (const int32_t consumer : op_consumers_[op]) Satisfied(worker, consumer, op, event);
+  for (const int32_t piece : op_pulls_[op]) {
+    if (--one.pull_waits[static_cast<size_t>(piece)] == 0) Send(Kind::kPull, worker, piece, one.step, event);
+  }
+  for (const int32_t piece : op_pushes_[op]) {
+    if (--one.push_waits[static_cast<size_t>(piece)] == 0) GradientsMade(worker, piece, event);
+  }
+  if (--one.ops_left == 0) StepComputed(worker, event);
+}
+
+void Engine::StepComputed(int32_t worker, int32_t event) {
+  const int32_t step = workers_[static_cast<size_t>(worker)].step;
+  double& finish_us = result_->finish_us[static_cast<size_t>(step) * workers_.size() + static_cast<size_t>(worker)];
+  finish_us = std::max(finish_us, now_us_);
+  const int32_t lane = LaneOf(worker, step);
+  --workers_left_[static_cast<size_t>(lane)];
+  if (model_.barrier) {
+    MaybeEndStep(lane, step, event);
+  } else {
+    workers_left_[static_cast<size_t>(lane)] += !model_.synchronous;
+    Begin(worker, step + 1, event);
+  }
+}
+
+// With the barrier: a step is over when everybody has computed and all updates are applied.
+void Engine::MaybeEndStep(int32_t lane, int32_t step, int32_t event) {
+  const auto i = static_cast<size_t>(lane);
+  if (!model_.barrier || workers_left_[i] > 0 || updates_left_[i] > 0) return;
+  if (model_.synchronous) {
+    for (int32_t worker = 0; worker < model_.workers; ++worker) Begin(worker, step + 1, event);
+  } else {
+    workers_left_[i] = 1;
+    updates_left_[i] = pushed_pieces_;
+    Begin(lane, step + 1, event);
+  }
+}
+
+}  // namespace tfsched::simulator

@@ -1,0 +1,124 @@
+// What is simulated: one cluster, the step that each of its workers repeats, and how tensors are cut into messages.
+#ifndef TFSCHED_CC_SIMULATOR_MODEL_H_
+#define TFSCHED_CC_SIMULATOR_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tfsched::simulator {
+
+// A list of lists in two arrays: row i is values[offsets[i]] .. values[offsets[i + 1]].
+struct Table {
+  std::vector<int32_t> offsets = {0};
+  std::vector<int32_t> values;
+
+  struct Row {
+    const int32_t* first;
+    const int32_t* last;
+    const int32_t* begin() const { return first; }
+    const int32_t* end() const { return last; }
+    int32_t size() const { return static_cast<int32_t>(last - first); }
+  };
+  Row operator[](int32_t row) const {
+    const auto i = static_cast<size_t>(row);
+    return Row{values.data() + offsets[i], values.data() + offsets[i + 1]};
+  }
+  int32_t rows() const { return static_cast<int32_t>(offsets.size()) - 1; }
+  // Row j of the result holds every i whose row holds j; `rows` is how many j there are.
+  Table Inverse(int32_t rows) const;
+};
+
+// Times in µs, sizes in bytes, bandwidths in bits per second. Nothing is checked here but what memory safety needs
+// (Check()); sentences for users are the caller's.
+struct Model {
+  // The cluster.
+  int32_t workers = 1;
+  int32_t servers = 1;  // 0: ring all-reduce
+  bool barrier = true;
+  bool synchronous = true;
+  bool update_pieces = false;  // a piece is updated and pulled as soon as all workers' copies of it are there
+  bool shuffle = false;        // pulls of a step are asked for in random order
+  int32_t streams = 1;
+  int32_t steps = 1;
+  int32_t measured_from = 0;  // first step whose waits and loads count
+  int32_t recorded_from = 0;  // first step whose events are kept
+  uint64_t seed = 0;
+  double startup_us = 0;  // of each message, on its connection
+  double release_us = 0;  // from a message's last byte until its credit is back
+  double step_overhead_us = 0;
+  double update_us_per_byte = 0;
+  double processing_us_per_byte = 0;
+  std::vector<double> host_bps;       // of each host, in either direction
+  std::vector<int32_t> worker_host;   // per worker
+  std::vector<int32_t> server_host;   // per server
+  std::vector<double> compute_scale;  // [step * workers + worker]: what op times are multiplied by
+
+  // The step of one worker. Ops in the order in which a free stream prefers them.
+  std::vector<double> op_us;
+  Table op_inputs;      // op -> ops
+  Table op_reads;       // op -> tensors that must be there
+  Table pull_inputs;    // piece -> ops before which it is not asked for
+  Table push_inputs;    // piece -> ops that make its gradients; empty: it is not pushed
+  Table piece_tensors;  // piece -> tensors of which it carries a part
+
+  std::vector<int64_t> tensor_bytes;
+  std::vector<int64_t> piece_bytes;
+  std::vector<int32_t> piece_server;
+  std::vector<uint8_t> piece_pulled;
+  std::vector<int32_t> pull_rank;  // 0.. among the pieces of a server; -1: not ordered
+  std::vector<int32_t> push_rank;
+
+  // The policy of cc/core.
+  std::string pull_policy = "fifo";
+  std::string push_policy = "fifo";
+  int64_t credit_bytes = 0;
+  int64_t grace_us = 5000;
+
+  bool ring() const { return servers == 0; }
+  int32_t ops() const { return static_cast<int32_t>(op_us.size()); }
+  int32_t tensors() const { return static_cast<int32_t>(tensor_bytes.size()); }
+  int32_t pieces() const { return static_cast<int32_t>(piece_bytes.size()); }
+
+  // "" or which of the arrays does not fit.
+  std::string Check() const;
+};
+
+enum class Kind : int32_t { kCompute = 0, kPull = 1, kPush = 2, kAllReduce = 3, kUpdate = 4 };
+
+constexpr int32_t kNone = -1;
+
+// One stretch of time on one resource, and why it did not begin earlier.
+struct Event {
+  Kind kind = Kind::kCompute;
+  int32_t what = 0;    // op, piece, or for updates tensor (piece where pieces are updated)
+  int32_t worker = 0;  // kNone for what all workers share
+  int32_t step = 0;
+  int32_t ready_event = kNone;  // what made it ready
+  int32_t busy_event = kNone;   // what its resource did until it began
+  double ready_us = 0;
+  double start_us = 0;
+  double end_us = 0;
+};
+
+struct Result {
+  std::vector<double> begin_us;         // [step * workers + worker], one step more than were run
+  std::vector<double> finish_us;        // when the worker had computed and its pushes had arrived
+  std::vector<double> tensor_wait_us;   // sum over workers and measured steps of the time computation stood still for it
+  std::vector<double> compute_busy_us;  // per worker, in the window
+  std::vector<double> sent_bytes;       // per host, in the window
+  std::vector<double> received_bytes;
+  double ring_busy_us = 0;
+  double window_begin_us = 0;  // when the last worker began the first measured step
+  double window_end_us = 0;    // when the last worker was through with all steps
+  double end_us = 0;           // when nothing was left to happen
+  int64_t pulled_bytes = 0;    // delivered, over all steps
+  int64_t pushed_bytes = 0;
+  int64_t messages = 0;
+  std::vector<Event> events;  // by start of being logged; of the recorded steps
+  std::vector<int32_t> path;  // the critical path of the last step: events, first to last
+};
+
+}  // namespace tfsched::simulator
+
+#endif  // TFSCHED_CC_SIMULATOR_MODEL_H_

@@ -1,0 +1,236 @@
+// Submits to the production schedulers and carries what they start; see traffic.h.
+#include "cc/simulator/traffic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tfsched::simulator {
+namespace {
+
+// The core's clock has whole microseconds.
+int64_t CoreUs(double us) { return static_cast<int64_t>(std::min(us, 4e18)); }
+
+}  // namespace
+
+Traffic::Traffic(const Model& model) : model_(model) {
+  SchedulerOptions options;
+  options.grace_us = model.grace_us;
+  options.trace_capacity = 0;
+  options.max_idle_groups = 1 << 20;
+  const auto add = [&](std::string name) {
+    Task task;
+    task.scheduler = std::make_unique<Scheduler>(options);
+    task.name = std::move(name);
+    tasks_.push_back(std::move(task));
+  };
+  if (model.ring()) {
+    add("ring");
+    connections_.resize(1);
+  } else {
+    std::vector<int32_t> from, to;
+    for (int32_t server = 0; server < model.servers; ++server) add("ps" + std::to_string(server));
+    for (int32_t worker = 0; worker < model.workers; ++worker) add("w" + std::to_string(worker));
+    for (int32_t server = 0; server < model.servers; ++server) {
+      for (int32_t worker = 0; worker < model.workers; ++worker) {
+        from.push_back(model.server_host[static_cast<size_t>(server)]);
+        to.push_back(model.worker_host[static_cast<size_t>(worker)]);
+      }
+    }
+    const size_t pulls = from.size();
+    for (size_t i = 0; i < pulls; ++i) {
+      const int32_t sender = from[i], receiver = to[i];
+      from.push_back(receiver);
+      to.push_back(sender);
+    }
+    connections_.resize(from.size());
+    network_ = std::make_unique<Network>(model.host_bps, std::move(from), std::move(to));
+  }
+  pull_count_.assign(static_cast<size_t>(std::max(model.servers, 1)), 0);
+  for (size_t piece = 0; piece < model.piece_pulled.size(); ++piece) {
+    if (model.piece_pulled[piece] != 0) ++pull_count_[static_cast<size_t>(model.piece_server[piece])];
+  }
+}
+
+int32_t Traffic::SenderOf(const Transfer& transfer) const {
+  if (model_.ring()) return 0;
+  if (transfer.kind == Kind::kPull) return model_.piece_server[static_cast<size_t>(transfer.piece)];
+  return model_.servers + transfer.worker;
+}
+
+int32_t Traffic::ConnectionOf(const Transfer& transfer) const {
+  if (model_.ring()) return 0;
+  const int32_t server = model_.piece_server[static_cast<size_t>(transfer.piece)];
+  const int32_t pull = server * model_.workers + transfer.worker;
+  return transfer.kind == Kind::kPull ? pull : model_.servers * model_.workers + pull;
+}
+
+void Traffic::Touch(int32_t task) {
+  Task& one = tasks_[static_cast<size_t>(task)];
+  if (one.dirty) return;
+  one.dirty = true;
+  dirty_tasks_.push_back(task);
+}
+
+void Traffic::After(double at_us, What what, int32_t index, uint64_t id) {
+  timed_.push(Timed{at_us, next_number_++, what, index, id});
+}
+
+void Traffic::Submit(Transfer transfer, double now_us) {
+  transfer.ready_us = now_us;
+  const auto piece = static_cast<size_t>(transfer.piece);
+  const bool pull = transfer.kind == Kind::kPull;
+  auto info = std::make_shared<TransferInfo>();
+  const auto server = static_cast<size_t>(model_.piece_server[piece]);
+  if (model_.ring()) {
+    info->receiver = tasks_[0].name;
+  } else {
+    info->receiver = tasks_[pull ? static_cast<size_t>(model_.servers + transfer.worker) : server].name;
+  }
+  info->policy = pull ? model_.pull_policy : model_.push_policy;
+  info->rank = pull ? model_.pull_rank[piece] : model_.push_rank[piece];
+  info->count = pull ? pull_count_[server] : model_.pieces();
+  info->credit_bytes = model_.credit_bytes;
+
+  const int32_t sender = SenderOf(transfer);
+  Task& task = tasks_[static_cast<size_t>(sender)];
+  CommTask comm;
+  comm.info = std::move(info);
+  comm.sender = task.name;
+  comm.step_id = transfer.step + 1;
+  comm.bytes = model_.piece_bytes[piece];
+  comm.requested_us = comm.ready_us = CoreUs(now_us);
+  int32_t index;
+  if (free_.empty()) {
+    index = static_cast<int32_t>(transfers_.size());
+    transfers_.push_back(transfer);
+  } else {
+    index = free_.back();
+    free_.pop_back();
+    transfers_[static_cast<size_t>(index)] = transfer;
+  }
+  comm.start = [this, index](uint64_t, bool) { HandOver(index); };
+  const uint64_t id = task.scheduler->Submit(std::move(comm), CoreUs(now_us));
+  transfers_[static_cast<size_t>(index)].id = id;
+  Touch(sender);
+}
+
+void Traffic::HandOver(int32_t transfer) {
+  const int32_t number = ConnectionOf(at(transfer));
+  Connection& connection = connections_[static_cast<size_t>(number)];
+  transfers_[static_cast<size_t>(transfer)].next = -1;
+  if (connection.first < 0) {
+    connection.first = transfer;
+  } else {
+    transfers_[static_cast<size_t>(connection.last)].next = transfer;
+  }
+  connection.last = transfer;
+  if (connection.busy || connection.dirty) return;
+  connection.dirty = true;
+  dirty_connections_.push_back(number);
+}
+
+void Traffic::Settle(double now_us) {
+  for (const int32_t number : dirty_tasks_) {
+    Task& task = tasks_[static_cast<size_t>(number)];
+    task.dirty = false;
+    starts_.clear();
+    const int64_t wake = task.scheduler->Poll(CoreUs(now_us), &starts_);
+    for (Start& start : starts_) start.task.start(start.task.id, start.dropped);
+    if (wake != kNever && static_cast<double>(wake) > now_us && task.wake_us != static_cast<double>(wake)) {
+      task.wake_us = static_cast<double>(wake);
+      After(task.wake_us, What::kWake, number);
+    }
+  }
+  dirty_tasks_.clear();
+  for (const int32_t number : dirty_connections_) {
+    connections_[static_cast<size_t>(number)].dirty = false;
+    Begin(number, now_us);
+  }
+  dirty_connections_.clear();
+}
+
+void Traffic::Begin(int32_t number, double now_us) {
+  Connection& connection = connections_[static_cast<size_t>(number)];
+  if (connection.busy || connection.first < 0) return;
+  connection.busy = true;
+  Transfer& transfer = transfers_[static_cast<size_t>(connection.first)];
+  transfer.start_us = now_us;
+  transfer.busy_event = connection.last_event;
+  if (model_.ring()) {
+    // Reduce-scatter and all-gather: 2 (N - 1) rounds, in each of which every worker sends its neighbour 1 / N of the bytes.
+    const double rounds = 2.0 * (model_.workers - 1);
+    const auto bytes = static_cast<double>(model_.piece_bytes[static_cast<size_t>(transfer.piece)]);
+    const double slowest_bps = *std::min_element(model_.host_bps.begin(), model_.host_bps.end());
+    After(now_us + rounds * (model_.startup_us + bytes / model_.workers * 8e6 / slowest_bps), What::kArrived, number);
+  } else {
+    After(now_us + model_.startup_us, What::kStarted, number);
+  }
+}
+
+double Traffic::NextUs() const {
+  const double timed = timed_.empty() ? kNeverUs : timed_.top().at_us;
+  return network_ == nullptr ? timed : std::min(timed, network_->NextUs());
+}
+
+void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
+  while (!timed_.empty() && timed_.top().at_us <= now_us) {
+    const Timed timed = timed_.top();
+    timed_.pop();
+    switch (timed.what) {
+      case What::kStarted: {
+        const Transfer& transfer = at(connections_[static_cast<size_t>(timed.index)].first);
+        const auto server = static_cast<size_t>(model_.piece_server[static_cast<size_t>(transfer.piece)]);
+        const bool local = model_.server_host[server] == model_.worker_host[static_cast<size_t>(transfer.worker)];
+        const auto bytes = static_cast<double>(model_.piece_bytes[static_cast<size_t>(transfer.piece)]);
+        if (local) {
+          Arrive(timed.index, now_us, arrived);
+        } else {
+          network_->Start(timed.index, bytes, now_us);
+        }
+        break;
+      }
+      case What::kArrived:
+        Arrive(timed.index, now_us, arrived);
+        break;
+      case What::kReleased:
+        tasks_[static_cast<size_t>(timed.index)].scheduler->Finish(timed.id, CoreUs(now_us));
+        Touch(timed.index);
+        break;
+      case What::kWake:
+        Touch(timed.index);
+        break;
+    }
+  }
+  if (network_ == nullptr) return;
+  ended_.clear();
+  network_->Collect(now_us, &ended_);
+  for (const int32_t connection : ended_) Arrive(connection, now_us, arrived);
+}
+
+void Traffic::Arrive(int32_t number, double now_us, std::vector<int32_t>* arrived) {
+  Connection& connection = connections_[static_cast<size_t>(number)];
+  const int32_t index = connection.first;
+  const Transfer& transfer = at(index);
+  connection.first = transfer.next;
+  connection.busy = false;
+  if (!connection.dirty) {
+    connection.dirty = true;
+    dirty_connections_.push_back(number);
+  }
+  const int32_t sender = SenderOf(transfer);
+  if (model_.release_us > 0) {
+    After(now_us + model_.release_us, What::kReleased, sender, transfer.id);
+  } else {
+    tasks_[static_cast<size_t>(sender)].scheduler->Finish(transfer.id, CoreUs(now_us));
+    Touch(sender);
+  }
+  arrived->push_back(index);
+}
+
+void Traffic::Free(int32_t transfer, int32_t event) {
+  connections_[static_cast<size_t>(ConnectionOf(at(transfer)))].last_event = event;
+  free_.push_back(transfer);
+}
+
+}  // namespace tfsched::simulator

@@ -1,0 +1,25 @@
+"""Simulates training steps on a described cluster. May import numpy, yaml, tfsched.ordering and errors, no TensorFlow.
+
+The scheduling policies are those of cc/core, driven through a virtual clock (docs/simulator.md).
+"""
+
+from .cluster import Cluster
+from .errors import SimulatorError
+from .method import Method, methods
+from .result import Result, Segment, Span
+from .simulate import simulate
+from .workload import ComputeOp, Parameter, Workload
+
+__all__ = [
+    "Cluster",
+    "ComputeOp",
+    "Method",
+    "Parameter",
+    "Result",
+    "Segment",
+    "SimulatorError",
+    "Span",
+    "Workload",
+    "methods",
+    "simulate",
+]

@@ -1,0 +1,184 @@
+"""Loads libtfsched_sim.so and calls it: arrays in, arrays out. The layouts are those of cc/simulator/capi.h."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .errors import SimulatorError
+
+LIBRARY = pathlib.Path(__file__).with_name("libtfsched_sim.so")
+
+_TYPES: dict[str, tuple[Any, Any]] = {
+    "i32": (np.int32, ctypes.c_int32),
+    "i64": (np.int64, ctypes.c_int64),
+    "u8": (np.uint8, ctypes.c_uint8),
+    "f64": (np.float64, ctypes.c_double),
+}
+_COUNTS = ["workers", "servers", "hosts", "ops", "tensors", "pieces", "streams", "steps", "measured_from", "recorded_from"]
+_FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
+_TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte"]
+_ARRAYS_1 = {"host_bps": "f64", "worker_host": "i32", "server_host": "i32", "compute_scale": "f64", "op_us": "f64"}
+_TABLES = ["op_inputs", "op_reads", "pull_inputs", "push_inputs", "piece_tensors"]
+_ARRAYS_2 = {
+    "tensor_bytes": "i64",
+    "piece_bytes": "i64",
+    "piece_server": "i32",
+    "piece_pulled": "u8",
+    "pull_rank": "i32",
+    "push_rank": "i32",
+}
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (("offsets", ctypes.POINTER(ctypes.c_int32)), ("values", ctypes.POINTER(ctypes.c_int32)))
+
+
+def _pointers(arrays: Mapping[str, str]) -> list[tuple[str, Any]]:
+    return [(name, ctypes.POINTER(_TYPES[kind][1])) for name, kind in arrays.items()]
+
+
+class _Model(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in _COUNTS + _FLAGS),
+        ("seed", ctypes.c_uint64),
+        ("credit_bytes", ctypes.c_int64),
+        ("grace_us", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in _TIMES),
+        ("pull_policy", ctypes.c_char_p),
+        ("push_policy", ctypes.c_char_p),
+        *_pointers(_ARRAYS_1),
+        *((name, _Table) for name in _TABLES),
+        *_pointers(_ARRAYS_2),
+    )
+
+
+class _Result(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ["events", "path", "pulled_bytes", "pushed_bytes", "messages"]),
+        *((name, ctypes.c_double) for name in ["ring_busy_us", "window_begin_us", "window_end_us", "end_us"]),
+        *_pointers(
+            dict.fromkeys(
+                ["begin_us", "finish_us", "tensor_wait_us", "compute_busy_us", "sent_bytes", "received_bytes"], "f64"
+            )
+        ),
+        ("event_numbers", ctypes.POINTER(ctypes.c_int32)),
+        ("event_times_us", ctypes.POINTER(ctypes.c_double)),
+        ("path_events", ctypes.POINTER(ctypes.c_int32)),
+        ("owner", ctypes.c_void_p),
+    )
+
+
+class Output(NamedTuple):
+    """What the engine found; see Result in cc/simulator/model.h."""
+
+    begin_us: np.ndarray  # [steps + 1, workers]
+    finish_us: np.ndarray  # [steps, workers]
+    tensor_wait_us: np.ndarray
+    compute_busy_us: np.ndarray
+    sent_bytes: np.ndarray
+    received_bytes: np.ndarray
+    event_numbers: np.ndarray  # [events, 6]: kind, what, worker, step, ready event, busy event
+    event_times_us: np.ndarray  # [events, 3]: ready, start, end
+    path: np.ndarray
+    ring_busy_us: float
+    window_us: tuple[float, float]
+    end_us: float
+    pulled_bytes: int
+    pushed_bytes: int
+    messages: int
+
+
+@functools.cache
+def library() -> Any:
+    """The loaded library. Raises SimulatorError if it was not built."""
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        raise SimulatorError(
+            f"the simulator's library {LIBRARY} cannot be loaded; build it with 'python setup.py build_simulator'"
+        ) from None
+    loaded.tfsched_sim_run.argtypes = (ctypes.POINTER(_Model), ctypes.POINTER(_Result))
+    loaded.tfsched_sim_run.restype = ctypes.c_char_p
+    loaded.tfsched_sim_free.argtypes = (ctypes.POINTER(_Result),)
+    loaded.tfsched_sim_free.restype = None
+    loaded.tfsched_sim_policies.restype = ctypes.c_char_p
+    return loaded
+
+
+@functools.cache
+def policies() -> tuple[str, ...]:
+    """The names of cc/core's policies."""
+    return tuple(library().tfsched_sim_policies().decode().split())
+
+
+def run(model: Mapping[str, Any]) -> Output:
+    """Simulate `model`, whose keys are the fields of Model in cc/simulator/model.h; tables are lists of lists.
+
+    Raises SimulatorError if the engine refuses it.
+    """
+    keep: list[np.ndarray] = []  # arrays that C++ reads while it runs
+    native = _Model()
+
+    def pointer(values: Any, kind: str) -> Any:
+        dtype, ctype = _TYPES[kind]
+        array = np.ascontiguousarray(values, dtype=dtype).ravel()
+        keep.append(array)
+        return array.ctypes.data_as(ctypes.POINTER(ctype))
+
+    for name in (*_COUNTS, *_FLAGS, *_TIMES, "seed", "credit_bytes", "grace_us"):
+        setattr(native, name, model[name])
+    native.pull_policy, native.push_policy = model["pull_policy"].encode(), model["push_policy"].encode()
+    for name, kind in (*_ARRAYS_1.items(), *_ARRAYS_2.items()):
+        setattr(native, name, pointer(model[name], kind))
+    for name in _TABLES:
+        offsets, values = _flat(model[name])
+        setattr(native, name, _Table(pointer(offsets, "i32"), pointer(values, "i32")))
+
+    found = _Result()
+    error = library().tfsched_sim_run(ctypes.byref(native), ctypes.byref(found))
+    if error is not None:
+        raise SimulatorError(f"the simulation failed ({error.decode()}); please report it with its input")
+    try:
+        return _output(found, model)
+    finally:
+        library().tfsched_sim_free(ctypes.byref(found))
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    values = np.fromiter((value for row in rows for value in row), dtype=np.int32, count=int(offsets[-1]))
+    return offsets, values
+
+
+def _output(found: _Result, model: Mapping[str, Any]) -> Output:
+    steps, workers = model["steps"], model["workers"]
+
+    def copy(name: str, *shape: int) -> np.ndarray:
+        if 0 in shape:
+            return np.zeros(shape)
+        return np.ctypeslib.as_array(getattr(found, name), shape).copy()
+
+    return Output(
+        begin_us=copy("begin_us", steps + 1, workers),
+        finish_us=copy("finish_us", steps, workers),
+        tensor_wait_us=copy("tensor_wait_us", model["tensors"]),
+        compute_busy_us=copy("compute_busy_us", workers),
+        sent_bytes=copy("sent_bytes", model["hosts"]),
+        received_bytes=copy("received_bytes", model["hosts"]),
+        event_numbers=copy("event_numbers", found.events, 6),
+        event_times_us=copy("event_times_us", found.events, 3),
+        path=copy("path_events", found.path).astype(np.int64),
+        ring_busy_us=found.ring_busy_us,
+        window_us=(found.window_begin_us, found.window_end_us),
+        end_us=found.end_us,
+        pulled_bytes=found.pulled_bytes,
+        pushed_bytes=found.pushed_bytes,
+        messages=found.messages,
+    )

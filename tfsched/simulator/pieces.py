@@ -1,0 +1,208 @@
+"""Cuts and merges parameters into the pieces that travel, and numbers them in the order that a method wants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tfsched.ordering import OrderingError, registry
+from tfsched.ordering._checks import show
+from tfsched.ordering.decision import Decision
+
+from .cluster import Cluster
+from .errors import SimulatorError
+from .method import _CREDIT_BYTES, Method
+from .workload import Parameter, Workload
+
+# What a preemptive decision is cut into where it says no size: what is on the wire cannot be overtaken.
+PREEMPTION_BYTES = 1_000_000
+# Messages of one simulation; a message costs about 4 µs and 300 bytes.
+MAX_MESSAGES = 100_000_000
+
+
+class Piece(NamedTuple):
+    """One message of each step: parts of parameters that live on one server."""
+
+    parameters: tuple[int, ...]
+    size_bytes: int
+    server: int
+    label: str
+    priority: float
+
+
+class Scheduled(NamedTuple):
+    """What a method comes to on a workload and a cluster.
+
+    `pieces` are in the order in which they should go, over all servers.
+    """
+
+    pieces: list[Piece]
+    policy: str
+    credit_bytes: int
+    ordered: bool
+
+
+def servers_of(parameters: Sequence[Parameter], cluster: Cluster) -> list[int]:
+    """The server that holds each parameter; 0 for all with a ring."""
+    if cluster.architecture == "ring":
+        return [0] * len(parameters)
+    result = [-1] * len(parameters)
+    free = []
+    for i, parameter in enumerate(parameters):
+        if parameter.server is None:
+            free.append(i)
+        else:
+            result[i] = parameter.server % cluster.servers
+    if cluster.placement == "round_robin":
+        for position, i in enumerate(free):
+            result[i] = position % cluster.servers
+        return result
+    loads = [(0, server) for server in range(cluster.servers)]
+    for i in sorted(free, key=lambda i: (-parameters[i].size_bytes, i)):
+        size, server = min(loads)
+        result[i] = server
+        loads[server] = (size + parameters[i].size_bytes, server)
+    return result
+
+
+def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> Decision | None:
+    """What the method's ordering says of the workload, keyed by `Workload.link_names`; None without an ordering.
+
+    The ordering is told the bandwidth that one worker has if all of them use the servers at once.
+    """
+    if method.ordering is None:
+        return None
+    ordering = registry.get(method.ordering)
+    share = 1.0
+    if cluster.architecture == "ps":
+        share = min(1.0, cluster.servers / cluster.workers)
+    gradients = workload.phase == "train" and (method.view == "gradients" or cluster.architecture == "ring")
+    view = workload.gradient_dag if gradients else workload.pull_dag
+    dag = view(cluster.bandwidth_bps * share, cluster.startup_us)
+    if not dag.recvs:
+        return Decision({})
+    try:
+        return Decision.of(ordering(dag, None, seed=seed))
+    except OrderingError:
+        raise
+    except RecursionError:
+        raise SimulatorError(f"ordering {method.ordering!r} recursed too deeply; choose another") from None
+
+
+def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) -> Scheduled:
+    """The pieces of one step. Raises SimulatorError for a group of unknown parameters."""
+    servers = servers_of(workload.parameters, cluster)
+    decision = decide(workload, cluster, method, seed)
+    partition = method.partition_bytes
+    if partition is None:
+        partition = decision.partition_bytes if decision is not None else 0
+        if partition == 0 and decision is not None and decision.preemptive:
+            partition = PREEMPTION_BYTES
+    policy = method.policy or (decision.policy if decision is not None else None) or "tictac"
+    if cluster.architecture == "ring" and policy == "tictac":
+        policy = "bytescheduler"
+    credit = method.credit_bytes
+    if credit is None:
+        credit = decision.credit_bytes if decision is not None else 0
+        if credit == 0 and policy == "tictac":
+            credit = _CREDIT_BYTES
+    # Names of the decision are those of transfers, of the method those of parameters.
+    names = {name: i for i, name in enumerate(workload.link_names)}
+    priorities = [
+        float(i) if decision is None else float(decision.get(name, math.inf)) for i, name in enumerate(workload.link_names)
+    ]
+    plan = _messages(workload, method, decision, names)
+    pieces: list[Piece] = []
+    for parts, first in _split(plan, workload, servers):
+        pieces += _cut(parts, workload, servers, priorities, partition, first)
+    order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
+    if len(pieces) * cluster.workers > MAX_MESSAGES:
+        raise SimulatorError(
+            f"a step has {len(pieces)} messages for each of {cluster.workers} workers; give larger pieces or fewer workers"
+        )
+    return Scheduled([pieces[i] for i in order], policy, credit, decision is not None)
+
+
+Parts = list[tuple[int, int]]  # parameter, bytes
+
+
+def _messages(
+    workload: Workload, method: Method, decision: Decision | None, names: dict[str, int]
+) -> list[tuple[Parts, bool]]:
+    """Per message its parts, and whether it is explicit: to be sent as it is, neither cut nor moved."""
+    parameters = workload.parameters
+    if not method.groups and decision is not None and decision.messages:
+        messages: list[tuple[Parts, bool]] = []
+        planned = [0] * len(parameters)
+        for message in decision.messages:
+            parts = [(names[part.recv], part.size_bytes) for part in message.parts if part.recv in names]
+            for i, size in parts:
+                planned[i] += size
+            if parts:
+                messages.append((parts, True))
+        # Each part counts towards its parameter, so what a plan leaves out follows behind.
+        rest: list[tuple[Parts, bool]] = [
+            ([(i, p.size_bytes - planned[i])], False)
+            for i, p in enumerate(parameters)
+            if planned[i] < p.size_bytes or (p.size_bytes == 0 and not any(i == j for m, _ in messages for j, _ in m))
+        ]
+        return messages + rest
+    by_parameter = {p.name: i for i, p in enumerate(parameters)}
+    by_parameter.update(names)
+    groups: Iterable[Iterable[str]] = method.groups or (decision.groups if decision is not None else ())
+    member: dict[int, int] = {}
+    for number, group in enumerate(groups):
+        for name in group:
+            if name not in by_parameter:
+                raise SimulatorError(f"group {number} of method {method.name!r} has the unknown parameter {show(name)}")
+            i = by_parameter[name]
+            if i in member:
+                raise SimulatorError(f"parameter {show(name)} is in two groups of method {method.name!r}; leave it in one")
+            member[i] = number
+    merged: dict[int, Parts] = {}
+    result: list[tuple[Parts, bool]] = []
+    for i, parameter in enumerate(parameters):
+        if i not in member:
+            result.append(([(i, parameter.size_bytes)], False))
+        elif member[i] in merged:
+            merged[member[i]].append((i, parameter.size_bytes))
+        else:
+            merged[member[i]] = [(i, parameter.size_bytes)]
+            result.append((merged[member[i]], False))
+    return result
+
+
+def _split(plan: list[tuple[Parts, bool]], workload: Workload, servers: list[int]) -> Iterable[tuple[Parts, float | None]]:
+    """Messages of one server and one direction each, and their place in an explicit plan."""
+    for position, (parts, explicit) in enumerate(plan):
+        apart: dict[tuple[int, bool, bool, tuple[str, ...]], Parts] = {}
+        for i, size in parts:
+            p = workload.parameters[i]
+            apart.setdefault((servers[i], p.pulled, bool(p.made_by), p.asked_after), []).append((i, size))
+        for one in apart.values():
+            yield one, float(position) if explicit else None
+
+
+def _cut(
+    parts: Parts, workload: Workload, servers: list[int], priorities: list[float], partition: int, place: float | None
+) -> Iterable[Piece]:
+    names = [workload.parameters[i].name for i, _ in parts]
+    label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    total = sum(size for _, size in parts)
+    priority = min(priorities[i] for i, _ in parts) if place is None else place
+    count = 1 if partition == 0 or place is not None else max(1, -(-total // partition))
+    if count * len(parts) > MAX_MESSAGES:
+        raise SimulatorError(f"{label} would leave in {count} pieces; give a larger partition_bytes")
+    borders = [total * k // count for k in range(count + 1)]
+    starts = [0]
+    for _, size in parts:
+        starts.append(starts[-1] + size)
+    first = 0
+    for k in range(count):
+        low, high = borders[k], borders[k + 1]
+        while first + 1 < len(parts) and starts[first + 1] <= low and starts[first + 1] < total:
+            first += 1
+        inside = [i for at, (i, _) in enumerate(parts[first:], first) if at == first or starts[at] < high or k == count - 1]
+        name = label if count == 1 else f"{label}#{k}/{count}"
+        yield Piece(tuple(dict.fromkeys(inside)), high - low, servers[parts[0][0]], name, priority)

@@ -1,0 +1,152 @@
+"""Runs a workload on a cluster under a method: arrays for the engine, and its answer as a Result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfsched.ordering._checks import show
+
+from . import native
+from .cluster import Cluster
+from .errors import SimulatorError
+from .method import Method
+from .pieces import Scheduled, schedule
+from .result import Result, make_result
+from .workload import Workload
+
+# The op that ends a step in which nothing reads some parameter: the step has to pull it all the same.
+ARRIVALS = "(arrivals)"
+MAX_STEPS = 100_000
+# op times of all workers and steps that are kept at once
+_MAX_CELLS = 200_000_000
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    method: Method,
+    *,
+    iterations: int = 10,
+    warmup: int = 2,
+    seed: int = 0,
+    timeline: bool = False,
+) -> Result:
+    """Simulate `warmup` + `iterations` steps of every worker; docs/simulator.md describes the model.
+
+    Args:
+      workload: what one worker does in a step.
+      cluster: how many do it, and over what.
+      method: how transfers are scheduled.
+      iterations: steps that count.
+      warmup: steps before them.
+      seed: of the stragglers, of the order in which unordered pulls are asked for, and of orderings that draw.
+      timeline: keep every op, transfer and update of all steps in `Result.events`.
+
+    Raises:
+      SimulatorError: something cannot be simulated.
+      OrderingError: the method's ordering is unknown or cannot order the workload.
+    """
+    for name, value, least in (("iterations", iterations, 1), ("warmup", warmup, 0), ("seed", seed, 0)):
+        most = 2**63 - 1 if name == "seed" else MAX_STEPS
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise SimulatorError(f"{name} is {show(value)}; give a whole number from {least} to {most}")
+    scheduled = schedule(workload, cluster, method, seed)
+    model = make_model(workload, cluster, method, scheduled, warmup, iterations, seed)
+    if timeline:
+        model["recorded_from"] = 0
+    output = native.run(model)
+    return make_result(workload, cluster, method, scheduled, model, output, timeline)
+
+
+def make_model(
+    workload: Workload, cluster: Cluster, method: Method, scheduled: Scheduled, warmup: int, iterations: int, seed: int
+) -> dict[str, Any]:
+    """The fields of Model in cc/simulator/model.h."""
+    ring = cluster.architecture == "ring"
+    steps = warmup + iterations
+    if steps * cluster.workers + len(workload.ops) * cluster.workers > _MAX_CELLS:
+        raise SimulatorError(
+            f"{cluster.workers} workers with {len(workload.ops)} ops and {steps} steps do not fit into memory; give fewer"
+        )
+    index = workload.index
+    op_us = [op.time_us for op in workload.ops]
+    op_inputs = [[index[name] for name in dict.fromkeys(op.inputs)] for op in workload.ops]
+    op_reads: list[list[int]] = [[] for _ in workload.ops]
+    unread = []
+    for i, parameter in enumerate(workload.parameters):
+        if bool(parameter.made_by) if ring else parameter.pulled:
+            for name in dict.fromkeys(parameter.read_by):
+                op_reads[index[name]].append(i)
+            if not parameter.read_by:
+                unread.append(i)
+    if unread or not op_us:
+        op_us.append(0.0)
+        op_inputs.append([])
+        op_reads.append(unread)
+
+    def ops_of(piece: Any, field: str) -> list[int]:
+        names = (name for i in piece.parameters for name in getattr(workload.parameters[i], field))
+        return [index[name] for name in dict.fromkeys(names)]
+
+    pieces = scheduled.pieces
+    pulled = [not ring and workload.parameters[piece.parameters[0]].pulled for piece in pieces]
+    push_inputs = [ops_of(piece, "made_by") for piece in pieces]
+    barrier = cluster.barrier if method.barrier is None else method.barrier
+    worker_host, server_host, host_bps = cluster.hosts()
+    push_policy = scheduled.policy
+    if push_policy == "tictac" and not ring:
+        push_policy = "fifo"  # as the wire does: a counter would wait for gradients that are not made (docs/partitioning.md)
+    return {
+        "workers": cluster.workers,
+        "servers": 0 if ring else cluster.servers,
+        "hosts": len(host_bps),
+        "ops": len(op_us),
+        "tensors": len(workload.parameters),
+        "pieces": len(pieces),
+        "streams": max(cluster.streams, workload.streams),
+        "steps": steps,
+        "measured_from": warmup,
+        "recorded_from": max(steps - 2, 0),
+        "barrier": barrier,
+        "synchronous": cluster.synchronous,
+        "update_pieces": cluster.updates == "piece",
+        "shuffle": not scheduled.ordered,
+        "seed": seed,
+        "credit_bytes": scheduled.credit_bytes,
+        "grace_us": cluster.grace_us,
+        "startup_us": cluster.startup_us,
+        "release_us": cluster.release_us,
+        "step_overhead_us": cluster.step_overhead_us,
+        "update_us_per_byte": cluster.update_us_per_mb / 1e6,
+        "processing_us_per_byte": cluster.processing_us_per_mb / 1e6,
+        "pull_policy": scheduled.policy,
+        "push_policy": push_policy,
+        "host_bps": host_bps,
+        "worker_host": worker_host,
+        "server_host": server_host,
+        "compute_scale": cluster.compute_factors(steps, seed),
+        "op_us": op_us,
+        "op_inputs": op_inputs,
+        "op_reads": op_reads,
+        "pull_inputs": [ops_of(piece, "asked_after") if pull else [] for piece, pull in zip(pieces, pulled, strict=True)],
+        "push_inputs": push_inputs,
+        "piece_tensors": [piece.parameters for piece in pieces],
+        "tensor_bytes": [parameter.size_bytes for parameter in workload.parameters],
+        "piece_bytes": [piece.size_bytes for piece in pieces],
+        "piece_server": [piece.server for piece in pieces],
+        "piece_pulled": pulled,
+        "pull_rank": _ranks([piece.server for piece in pieces], pulled, scheduled.ordered),
+        "push_rank": _ranks([piece.server for piece in pieces], [bool(ops) for ops in push_inputs], scheduled.ordered),
+    }
+
+
+def _ranks(servers: list[int], used: list[bool], ordered: bool) -> list[int]:
+    """Place of each piece among those of its server; -1 for those that are not sent, or not ordered."""
+    counts: dict[int, int] = {}
+    ranks = []
+    for server, one in zip(servers, used, strict=True):
+        ranks.append(-1)
+        if one and ordered:
+            ranks[-1] = counts.get(server, 0)
+            counts[server] = ranks[-1] + 1
+    return ranks
