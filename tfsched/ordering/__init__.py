@@ -4,8 +4,10 @@ A strategy is one file: a function of (dag, times_us, seed) decorated with `regi
 """
 
 from . import bytescheduler as _bytescheduler  # noqa: F401  (importing a strategy registers it)
+from . import exact as _exact  # noqa: F401
 from . import fifo as _fifo  # noqa: F401
 from . import layer as _layer  # noqa: F401
+from . import lookahead as _lookahead  # noqa: F401
 from . import mg_wfbp as _mg_wfbp  # noqa: F401
 from . import p3 as _p3  # noqa: F401
 from . import pace as _pace  # noqa: F401
