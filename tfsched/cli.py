@@ -17,6 +17,9 @@ COMMANDS = {
     "trace": "records step traces of a script or of a bench model",
     "order": "turns a trace, a DAG or a model into a plan",
     "explain": "says why an order is what it is, and what a step waits for",
+    "simulate": "predicts a model's steps on a described cluster, under several methods",
+    "sweep": "simulates over bandwidth, workers and methods: table, CSV, plot",
+    "report": "makes one page of a directory's benches, traces, DAGs and sweeps",
     "timeline": "draws a trace for Perfetto",
 }
 

@@ -74,9 +74,7 @@ def show(dag: Dag, flags: CommandFlags, order: list[Reason], path: list[Step]) -
     say(made)
     if len(order) > rows:
         say(f"... and {len(order) - rows} more (--rows 0 shows all)")
-    say(
-        "M: its transfer; P: computation that waits for it alone; M+: least transfer that starts what needs it and another."
-    )
+    say("M: its transfer; P: computation that waits for it alone; M+: least transfer that starts what needs it and another.")
     makespan_us = path[-1].end_us
     shares = ", ".join(f"{name} {time_us / (makespan_us or 1):.0%}" for name, time_us in on_the_path_us(path).items())
     say(f"\nA step takes {makespan_us:,.1f} µs. On its critical path of {len(path)} ops: {shares}.")

@@ -104,6 +104,13 @@ def read_run_metadata(content: bytes, path: str) -> Any:
         raise FileError(f"{path} is a damaged RunMetadata ({type(error).__name__}: {error}); record it again.") from None
 
 
+def batch_of(flags: CommandFlags) -> int:
+    """Samples a worker and step; 0 for a file, which does not say."""
+    if not flags.model:
+        return 0
+    return flags.batch or profiles.default_batch(flags.model)
+
+
 def dag_of(source: Any, flags: CommandFlags, bandwidth_bps: float | None = None, startup_us: float | None = None) -> Dag:
     """One worker's DAG. A bandwidth or start-up given here replaces that of the DAG's links."""
     if isinstance(source, LayerTable):

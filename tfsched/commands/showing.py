@@ -27,6 +27,8 @@ def table(title: str, first: str, *others: str) -> Table:
 def say(what: Any) -> None:
     """Prints a table or a line to standard output."""
     console = Console(soft_wrap=not isinstance(what, Table), highlight=False)
+    if not console.is_terminal:
+        console = Console(width=140, soft_wrap=not isinstance(what, Table), highlight=False)
     console.print(what, markup=isinstance(what, Table))
 
 

@@ -43,7 +43,8 @@ def gantt(panels: Mapping[str, Sequence[Span]], title: str = "") -> Figure:
     axes = made.subplots(len(kept), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     end_ms = max((span.end_us for spans in kept.values() for span in spans), default=1.0) / 1e3 or 1.0
     for axis, (name, spans) in zip(axes, kept.items(), strict=True):
-        resources = sorted({span.resource for span in spans}, key=lambda r: (r not in _computes(spans), r))
+        computes = _computes(spans)
+        resources = sorted(computes) + sorted({span.resource for span in spans} - computes)
         for row, resource in enumerate(resources):
             mine = sorted((span for span in spans if span.resource == resource), key=lambda span: span.start_us)
             _draw_row(axis, mine, len(resources) - 1 - row, end_ms)

@@ -1,0 +1,128 @@
+"""The cluster and the methods that a simulation is asked for: a YAML file, flags over it, methods with options."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import yaml
+
+from tfsched import ordering
+from tfsched.commands.flags import CommandFlags, UsageError
+from tfsched.commands.inputs import parse_bandwidth
+from tfsched.errors import TfschedError
+from tfsched.simulator import Cluster, Method, methods
+
+METHODS = "vanilla,fifo,layer,tio,tao"
+DEFAULT_BANDWIDTH_BPS = 10e9
+
+
+def define(flags: CommandFlags, several: bool) -> None:
+    """The flags of the cluster; with `several`, bandwidth and workers are lists."""
+    flags.string("cluster", "", "YAML file that describes the cluster (docs/cluster-format.md); flags win over it")
+    if several:
+        flags.strings("bandwidth", "1gbit,2.5gbit,5gbit,10gbit,25gbit", "of every NIC, each way; a list")
+        flags.strings("workers", "1,4,16", "workers; a list")
+        flags.string("servers", "", 'parameter servers, or "workers" for as many as workers; empty: the file\'s, or 1')
+    else:
+        flags.string("bandwidth", "", 'of every NIC, each way, as "10gbit" or "1e9"; empty: the file\'s, or 10gbit')
+        flags.integer("workers", 0, "workers; 0: the file's, or 1", lower=0)
+        flags.string("servers", "", 'parameter servers, or "workers" for as many as workers; empty: the file\'s, or 1')
+    flags.choice("architecture", "file", ["file", "ps", "ring"], "ps, or ring all-reduce; file: the file's, or ps")
+    flags.number("startup_us", -1.0, "start-up cost of each message in µs; below zero: the file's, or 0")
+    flags.choice("barrier", "file", ["file", "on", "off"], "whether a step ends with its updates; file: the file's, or on")
+    flags.strings("set", "", "other keys of the cluster file, as key=value,key=value")
+    flags.strings("method", METHODS, "methods to compare: presets, orderings, with options as in tio:credit_bytes=4000000")
+    flags.integer("iterations", 10, "iterations to simulate", lower=1)
+    flags.integer("warmup", 2, "iterations before them that are not counted", lower=0)
+    flags.integer("seed", 0, "of random orders and stragglers", lower=0)
+    flags.string("plugin", "", "Python file that registers more orderings")
+
+
+def base_cluster(flags: CommandFlags) -> Cluster:
+    """The cluster of the file (or the default one), with every flag that may not be a list applied."""
+    cluster = Cluster.from_yaml(flags.cluster) if flags.cluster else Cluster(bandwidth_bps=DEFAULT_BANDWIDTH_BPS)
+    changes: dict[str, Any] = {}
+    if flags.architecture != "file":
+        changes["architecture"] = flags.architecture
+    if flags.startup_us >= 0:
+        changes["startup_us"] = flags.startup_us
+    if flags.barrier != "file":
+        changes["barrier"] = flags.barrier == "on"
+    known = {field.name for field in dataclasses.fields(Cluster)}
+    for item in flags.set:
+        key, equals, text = item.partition("=")
+        if not equals or key not in known:
+            raise UsageError(f"--set got {item!r}; give key=value with a key of {', '.join(sorted(known))}.")
+        changes[key] = _value(text)
+    return replace(cluster, changes)
+
+
+def replace(cluster: Cluster, changes: dict[str, Any]) -> Cluster:
+    """The cluster with some fields changed. Raises what Cluster raises for a bad value."""
+    return cluster.replace(**changes) if changes else cluster
+
+
+def _value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def one_cluster(flags: CommandFlags) -> Cluster:
+    """The cluster of ``tfsched simulate``."""
+    cluster = base_cluster(flags)
+    changes: dict[str, Any] = {}
+    bandwidth_bps = parse_bandwidth(flags.bandwidth)
+    if bandwidth_bps is not None:
+        changes["bandwidth_bps"] = bandwidth_bps
+    if flags.workers:
+        changes["workers"] = flags.workers
+    workers = changes.get("workers", cluster.workers)
+    if flags.servers:
+        changes["servers"] = servers_of(flags.servers, workers)
+    return replace(cluster, changes)
+
+
+def servers_of(text: str, workers: int) -> int:
+    """The number that --servers names."""
+    if text == "workers":
+        return workers
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise UsageError(f'--servers is {text!r}; give a number above zero, or "workers".')
+    return int(text)
+
+
+def chosen_methods(flags: CommandFlags) -> dict[str, Method]:
+    """The methods of --method by the names the user gave them; loads --plugin first."""
+    if flags.plugin:
+        ordering.load_plugin(flags.plugin)
+    known = methods()
+    if not flags.method:
+        raise UsageError(f"--method is empty; give one of {', '.join(known)}.")
+    result: dict[str, Method] = {}
+    for text in flags.method:
+        name, *options = text.split(":")
+        if name not in known:
+            raise UsageError(f"method {name!r} is unknown; choose from {', '.join(known)}, or register it with --plugin.")
+        result[text] = _with_options(known[name], text, options)
+    return result
+
+
+def _with_options(method: Method, text: str, options: list[str]) -> Method:
+    fields = {field.name for field in dataclasses.fields(Method)} - {"name"}
+    changes: dict[str, Any] = {"name": text} if options else {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or key not in fields:
+            raise UsageError(
+                f"method {text!r} has the option {option!r}; give key=value with one of {', '.join(sorted(fields))}."
+            )
+        changes[key] = _value(value)
+    if not changes:
+        return method
+    try:
+        return dataclasses.replace(method, **changes)
+    except TypeError as error:
+        raise TfschedError(f"method {text!r} cannot be used ({error}); check its options.") from None
