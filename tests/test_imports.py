@@ -52,6 +52,7 @@ PARTS = {
 # The same for cc/. Only tests may use googletest, and the core knows no TensorFlow.
 CC_PARTS = {
     "core": rule(),
+    "simulator": rule(parts="core"),
     "transport": rule("tensorflow", "core"),
     "ops": rule("tensorflow", "core transport"),
     "grappler": rule("tensorflow", "core transport"),
