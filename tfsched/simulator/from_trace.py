@@ -1,16 +1,118 @@
-"""Workloads from traced steps."""
+"""Workloads from traced steps (`tfsched.StepTrace`, read by its attributes: this part knows no TensorFlow)."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from tfsched.ordering import Dag
+
 from .errors import SimulatorError
-from .workload import Workload
+from .from_dag import workload_of_dag
+from .workload import Parameter, Workload
+
+_VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
+_PASSING_ON = {"Identity", "ReadVariableOp", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics"}
+_UPDATE = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]|Assign((Add|Sub)?VariableOp|Add|Sub)?$|(Resource)?Scatter(?!Nd$|NdNon)[A-Z]")
 
 
 def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None = None) -> Workload:
-    """The workload of a worker of a `tfsched.StepTrace`: its op times and transfers."""
-    del phase
-    if not hasattr(trace, "dag"):
-        raise SimulatorError(f"the trace is a {type(trace).__name__}; give a tfsched.StepTrace")
-    return Workload.from_dag(trace.dag(worker))
+    """The workload of `worker` (None: the task that computes most), with the least time of each op over the traced steps.
+
+    Transfers to the worker are pulls. In phase "train", the default where the worker sends something, its transfers to
+    others are pushes; one that leads to the update of a variable that the worker pulls is that parameter's gradient.
+    Parameters stay on the servers they were traced on, modulo the simulated number of servers.
+
+    Raises SimulatorError for a trace without transfers to the worker.
+    """
+    receivers = list(trace.receivers())
+    if not receivers:
+        raise SimulatorError("the trace has no transfers between tasks; trace a step of a graph that spans several tasks")
+    if worker is None:
+        worker = receivers[0]
+    if worker not in receivers:
+        raise SimulatorError(f"the trace has no transfer to {worker}; the receivers are {', '.join(receivers)}")
+    dag: Dag = trace.dag(worker)
+    base = workload_of_dag(dag, "forward")
+    sent = [name for name, link in trace.links.items() if link.partition(">")[0] == worker]
+    if phase is None:
+        phase = "train" if sent else "forward"
+    servers = {task: i for i, task in enumerate(sorted({_server(link, worker) for link in trace.links.values()}, key=_natural))}
+
+    def server_of(name: str) -> int | None:
+        return servers.get(_server(trace.links.get(name, ""), worker))
+
+    parameters = {p.name: dataclasses.replace(p, server=server_of(p.name)) for p in base.parameters}
+    if phase == "train":
+        known = {op.name for op in base.ops}
+        nodes = _Nodes(trace.nodes)
+        pulled = {nodes.variable_behind(_source(name)): name for name in parameters}
+        pulled.pop(None, None)
+        for name in sent:
+            if _source(name) not in known:
+                continue
+            of = next((pulled[v] for v in nodes.updated_from(_source(name)) if v in pulled), None)
+            if of is not None and not parameters[of].made_by:
+                parameters[of] = dataclasses.replace(parameters[of], made_by=(_source(name),))
+            else:
+                size = int(trace.sizes.get(name, 0))
+                parameters[name] = Parameter(name, size, (), (_source(name),), pulled=False, server=server_of(name))
+    return Workload(base.ops, tuple(parameters.values()), phase)
+
+
+def _source(transfer: str) -> str:
+    return transfer.partition("@")[0].rpartition(":")[0]
+
+
+def _server(link: str, worker: str) -> str:
+    sender, _, receiver = link.partition(">")
+    return receiver if sender == worker else sender
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", text)]
+
+
+class _Nodes:
+    """The traced graph, to find which variable a tensor is read from or updates."""
+
+    def __init__(self, nodes: list[tuple[str, str, str, list[str]]]) -> None:
+        self.op: Mapping[str, str] = {name: op for name, op, _, _ in nodes}
+        self.inputs = {name: [_node(one) for one in inputs if not one.startswith("^")] for name, _, _, inputs in nodes}
+        self.consumers: dict[str, list[str]] = {}
+        for name, inputs in self.inputs.items():
+            for one in inputs:
+                self.consumers.setdefault(one, []).append(name)
+
+    def variable_behind(self, name: str) -> str | None:
+        """The variable whose value or handle the node puts out."""
+        for _ in self.op:  # at most as many hops as there are nodes
+            op = self.op.get(name)
+            if op in _VARIABLES:
+                return name
+            if op not in _PASSING_ON or not self.inputs[name]:
+                return None
+            name = self.inputs[name][0]
+        return None
+
+    def updated_from(self, name: str) -> list[str]:
+        """The variables whose updates the node's output leads to."""
+        found, seen, queue = [], {name}, [name]
+        while queue:
+            for consumer in self.consumers.get(queue.pop(), ()):
+                if consumer in seen:
+                    continue
+                seen.add(consumer)
+                if _UPDATE.match(self.op[consumer]):
+                    variable = self.variable_behind(self.inputs[consumer][0])
+                    if variable is not None:
+                        found.append(variable)
+                else:
+                    queue.append(consumer)
+        return found
+
+
+def _node(text: str) -> str:
+    return text.partition(":")[0]
