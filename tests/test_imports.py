@@ -33,7 +33,7 @@ PARTS = {
     "errors": rule(),
     "version": rule(),
     "options": rule(parts="errors"),
-    "ordering": rule("numpy"),
+    "ordering": rule("numpy ortools"),
     "ops": rule("tensorflow", "errors"),
     "grappler": rule("tensorflow absl", "ordering options ops errors"),
     "server": rule("tensorflow", "grappler ops errors"),

@@ -141,7 +141,7 @@ class _Search:
         left = math.inf
         for bound, _, _, state, now, begun in children:
             self.nodes += 1
-            if self.nodes % 64 == 0 and time.monotonic() > self.deadline_s:
+            if self.nodes % 64 == 1 and time.monotonic() > self.deadline_s:
                 self.late = True
             if bound >= self.best:
                 continue

@@ -18,7 +18,8 @@ def merge(releases: Sequence[int], startups: Sequence[int], wires: Sequence[int]
     MG-WFBP, Algorithm 1: in order of generation, a gradient whose sending would start at t is merged into the next one if
     that is generated before t + a, with the start-up a; what follows then counts from the merged gradient. Sending starts
     when the gradient is there and the one before is through (wait-free back-propagation, first in first out). Without
-    start-up nothing is merged.
+    start-up nothing is merged. The rule is greedy: it never ends later than without merging, and not always as early as the
+    best merging would.
     """
     groups: list[tuple[int, int]] = []
     free = 0
@@ -41,8 +42,8 @@ def merge(releases: Sequence[int], startups: Sequence[int], wires: Sequence[int]
 def mg_wfbp(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> Decision:
     """Return first in, first out with the gradients merged that MG-WFBP merges; each link by itself.
 
-    The cost of a message is its link's start-up plus size / bandwidth, the model which the paper fits. It ends
-    all-reduce as early as possible and does not look at the next forward pass: transfers that are all ready at the start, as
+    The cost of a message is its link's start-up plus size / bandwidth, the model which the paper fits. It wants all-reduce
+    to end early and does not look at the next forward pass: transfers that are all ready at the start, as
     a step's pulls, become one. Only recvs that wait for no other recv are merged. Priorities are the order of generation.
     Raises DagError for a bad time. `seed` is not used.
     """
