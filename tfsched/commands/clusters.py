@@ -11,10 +11,15 @@ from tfsched import ordering
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.inputs import parse_bandwidth
 from tfsched.errors import TfschedError
+from tfsched.ordering import Dag
+from tfsched.ordering.layers import LayerTable
 from tfsched.simulator import Cluster, Method, methods
+from tfsched.simulator.cluster import read_yaml
 
 METHODS = "vanilla,fifo,layer,tio,tao"
 DEFAULT_BANDWIDTH_BPS = 10e9
+# The keys of a cluster whose values are words.
+TEXTS = ("architecture", "placement", "straggler", "updates")
 
 
 def define(flags: CommandFlags, several: bool) -> None:
@@ -25,7 +30,9 @@ def define(flags: CommandFlags, several: bool) -> None:
         flags.strings("workers", "1,4,16", "workers; a list")
         flags.string("servers", "", 'parameter servers, or "workers" for as many as workers; empty: the file\'s, or 1')
     else:
-        flags.string("bandwidth", "", 'of every NIC, each way, as "10gbit" or "1e9"; empty: the file\'s, or 10gbit')
+        flags.string(
+            "bandwidth", "", 'of every NIC, each way, as "10gbit" or "1e9"; empty: the file\'s, the DAG\'s, or 10gbit'
+        )
         flags.integer("workers", 0, "workers; 0: the file's, or 1", lower=0)
         flags.string("servers", "", 'parameter servers, or "workers" for as many as workers; empty: the file\'s, or 1')
     flags.choice("architecture", "file", ["file", "ps", "ring"], "ps, or ring all-reduce; file: the file's, or ps")
@@ -41,7 +48,7 @@ def define(flags: CommandFlags, several: bool) -> None:
 
 def base_cluster(flags: CommandFlags) -> Cluster:
     """The cluster of the file (or the default one), with every flag that may not be a list applied."""
-    cluster = Cluster.from_yaml(flags.cluster) if flags.cluster else Cluster(bandwidth_bps=DEFAULT_BANDWIDTH_BPS)
+    cluster = read_cluster(flags.cluster) if flags.cluster else Cluster(bandwidth_bps=DEFAULT_BANDWIDTH_BPS)
     changes: dict[str, Any] = {}
     if flags.architecture != "file":
         changes["architecture"] = flags.architecture
@@ -54,8 +61,28 @@ def base_cluster(flags: CommandFlags) -> Cluster:
         key, equals, text = item.partition("=")
         if not equals or key not in known:
             raise UsageError(f"--set got {item!r}; give key=value with a key of {', '.join(sorted(known))}.")
-        changes[key] = _value(text)
+        changes[key] = number_of(key, _value(text))
     return replace(cluster, changes)
+
+
+def read_cluster(path: str) -> Cluster:
+    """The cluster of a YAML file. Bandwidths may be written as "10gbit", and numbers as 1e9, which YAML takes for text."""
+    data = read_yaml(path)
+    if isinstance(data, dict):
+        data = {key: number_of(key, value) for key, value in data.items()}
+    return Cluster.from_mapping(data, f"the cluster {path}")
+
+
+def number_of(key: Any, value: Any) -> Any:
+    """The number that a text stands for, where the key wants one; anything else as it is, for Cluster to judge."""
+    if not isinstance(value, str) or key in TEXTS:
+        return value
+    if isinstance(key, str) and key.endswith("_bps"):
+        return parse_bandwidth(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 def replace(cluster: Cluster, changes: dict[str, Any]) -> Cluster:
@@ -70,11 +97,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def one_cluster(flags: CommandFlags) -> Cluster:
-    """The cluster of ``tfsched simulate``."""
+def one_cluster(flags: CommandFlags, source: Any = None) -> Cluster:
+    """The cluster of ``tfsched simulate``. Without a bandwidth or a file it has the bandwidth of the source's own links."""
     cluster = base_cluster(flags)
     changes: dict[str, Any] = {}
     bandwidth_bps = parse_bandwidth(flags.bandwidth)
+    if bandwidth_bps is None and not flags.cluster:
+        bandwidth_bps = bandwidth_of(source)
     if bandwidth_bps is not None:
         changes["bandwidth_bps"] = bandwidth_bps
     if flags.workers:
@@ -83,6 +112,29 @@ def one_cluster(flags: CommandFlags) -> Cluster:
     if flags.servers:
         changes["servers"] = servers_of(flags.servers, workers)
     return replace(cluster, changes)
+
+
+def bandwidth_of(source: Any) -> float | None:
+    """Bits per second of the busiest link of a DAG or trace; None where it does not say."""
+    if source is None or isinstance(source, LayerTable):
+        return None
+    dag: Dag = source if isinstance(source, Dag) else source.dag()
+    times_us = dag.times_us()
+    moved: dict[str, tuple[int, float]] = {}
+    for i in dag.recv_indices:
+        op = dag.ops[i]
+        if op.size_bytes:
+            size_bytes, time_us = moved.get(op.resource, (0, 0.0))
+            moved[op.resource] = (size_bytes + op.size_bytes, time_us + times_us[i])
+    if not moved:
+        return None
+    link = max(moved, key=lambda name: moved[name])
+    stated = dag.resources[link].bandwidth_bps
+    if stated is not None:
+        return stated
+    size_bytes, time_us = moved[link]
+    found = size_bytes * 8e6 / time_us if time_us > 0 else 0.0
+    return found if 1e3 <= found <= 1e15 else None
 
 
 def servers_of(text: str, workers: int) -> int:

@@ -13,6 +13,7 @@ from tfsched.commands.files import FileError, write_text
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.showing import plain, progress
 from tfsched.ordering import Dag, Plan
+from tfsched.ordering.layers import LayerTable
 from tfsched.ordering.plan import plan_of
 from tfsched.reports import pictures, sections
 from tfsched.reports.page import Page
@@ -39,7 +40,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
         raise UsageError(f"tfsched report takes one directory and got {len(arguments)}: {' '.join(arguments)}")
     directory = arguments[0]
     chosen = clusters.chosen_methods(flags)
-    cluster = clusters.one_cluster(flags)
+    clusters.one_cluster(flags)  # a wrong flag is said before files are read
     found = collect(directory)
     if flags.model:
         found.sources.insert(0, (f"{flags.model}, {flags.phase}", inputs.read_source(flags, [])))
@@ -48,6 +49,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
         raise FileError(
             f"{directory} holds nothing to report on{reasons}; put a bench, trace, DAG or sweep there, or --model."
         )
+    cluster = clusters.one_cluster(flags, found.sources[0][1] if found.sources else None)
     page = Page(f"tfsched report: {os.path.basename(os.path.abspath(directory))}")
     page.text(f"Made by tfsched {__version__}. Simulated on: {simulate.describe(cluster)}.")
     recommended = write_page(page, found, chosen, cluster, flags)
@@ -95,7 +97,7 @@ def write_page(
                     bar.advance(task)
                 best = compare(page, name, results)
                 if recommended is None:
-                    recommended = recommend(dag, chosen[best], cluster, flags)
+                    recommended = recommend(source, dag, chosen[best], cluster, flags)
     add_sweeps(page, found, dags, chosen, cluster, flags)
     if recommended is not None:
         add_recommendation(page, found, recommended)
@@ -158,15 +160,15 @@ def add_sweeps(
         page.picture(pictures.png(sweep.picture(data)), f"sweep: {data['what']}")
 
 
-def recommend(dag: Dag, method: Method, cluster: Cluster, flags: CommandFlags) -> tuple[Plan, dict[str, Any]]:
+def recommend(source: Any, dag: Dag, method: Method, cluster: Cluster, flags: CommandFlags) -> tuple[Plan, dict[str, Any]]:
     """The plan and the session's options that carry a method out."""
     name = method.ordering or "none"
-    # Stock order has no plan of its own; an empty one says so.
-    plan = (
-        Plan("none", {})
-        if method.ordering is None
-        else plan_of(dag, name, ordering.get(name)(dag, seed=flags.seed), flags.seed)
-    )
+    if method.ordering is None:
+        plan = Plan("none", {})  # stock order has none
+    elif isinstance(source, (Dag, LayerTable)):
+        plan = plan_of(dag, name, ordering.get(name)(dag, seed=flags.seed), flags.seed)
+    else:
+        plan = source.plan(name, seed=flags.seed)  # of all receivers, by the names of the traced session
     barrier = cluster.barrier if method.barrier is None else method.barrier
     options: dict[str, Any] = {"method": method.name, "ordering": name, "barrier": barrier}
     if method.policy:

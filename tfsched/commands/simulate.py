@@ -28,8 +28,9 @@ def define(flags: CommandFlags) -> None:
 
 def run(flags: CommandFlags, arguments: list[str]) -> int:
     chosen = clusters.chosen_methods(flags)
-    cluster = clusters.one_cluster(flags)
-    workload = inputs.workload_of(inputs.read_source(flags, arguments), flags)
+    source = inputs.read_source(flags, arguments)
+    cluster = clusters.one_cluster(flags, source)
+    workload = inputs.workload_of(source, flags)
     results: dict[str, Result] = {}
     with progress(flags.quiet) as bar:
         task = bar.add_task("simulating", total=len(chosen))

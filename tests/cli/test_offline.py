@@ -1,0 +1,259 @@
+"""The offline commands: every input, what they print and write, and the mistakes."""
+
+from __future__ import annotations
+
+import csv
+import html
+import itertools
+import json
+import re
+
+import pytest
+
+from tests.cli.conftest import call
+from tfsched.ordering import Plan
+
+INPUTS = ["dag.json", "layers.csv", "trace.json.gz", "metadata.pb"]
+SMALL = ["--iterations", 3, "--warmup", 1]
+PNG = b"\x89PNG"
+
+
+def valid_timeline(path):
+    events = json.loads(path.read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert spans
+    assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in spans)
+    return spans
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_order_reads_every_input_and_its_plan_loads(recorded, tmp_path, name):
+    plan, picture, timeline = tmp_path / "plan.json", tmp_path / "step.png", tmp_path / "step.json"
+    answer = call(
+        "order", recorded / name, "--algorithm", "tao", "--plan", plan, "--plot", picture, "--timeline", timeline, "--json"
+    )
+    result = answer.json()
+    assert result["lower_bound_us"] <= result["makespan_us"] * (1 + 1e-9)
+    loaded = Plan.load(str(plan))
+    assert set(result["order"]) == set(loaded.priorities)
+    assert picture.read_bytes().startswith(PNG)
+    assert max(event["ts"] + event["dur"] for event in valid_timeline(timeline)) == pytest.approx(result["makespan_us"])
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_simulate_reads_every_input(recorded, name):
+    result = call("simulate", recorded / name, "--method", "vanilla,tao", *SMALL, "--json").json()
+    assert list(result["methods"]) == ["vanilla", "tao"]
+    for method in result["methods"].values():
+        assert len(method["iteration_us"]) == 3
+        assert method["lower_us"] <= method["median_us"] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_explain_reads_every_input(recorded, name):
+    result = call("explain", recorded / name, "--json").json()
+    assert len(result["recvs"]) >= 3
+    for one, following in itertools.pairwise(result["critical_path"]):
+        assert following["start_us"] == pytest.approx(one["end_us"])
+    assert sum(result["on_the_path_us"].values()) == pytest.approx(result["makespan_us"])
+
+
+def test_other_links_make_other_steps(recorded):
+    slow = call("order", recorded / "dag.json", "--bandwidth", "1gbit", "--startup_us", 0, "--json").json()
+    fast = call("order", recorded / "dag.json", "--bandwidth", "2gbit", "--startup_us", 0, "--json").json()
+    assert slow["upper_bound_us"] - fast["upper_bound_us"] == pytest.approx(2_500_000 * 8 / 2000)
+    started = call("order", recorded / "dag.json", "--bandwidth", "1gbit", "--startup_us", 100, "--json").json()
+    assert started["upper_bound_us"] - slow["upper_bound_us"] == pytest.approx(3 * 100)
+
+
+def test_a_models_step_follows_batch_rate_and_phase():
+    forward = call("order", "--model", "resnet18", "--phase", "forward", "--batch", 8, "--json").json()
+    train = call("order", "--model", "resnet18", "--batch", 8, "--json").json()
+    slower = call("order", "--model", "resnet18", "--batch", 16, "--flops", "4e12", "--json").json()
+    assert (forward["ops"], train["ops"], train["recvs"]) == (2 * 62, 3 * 62, 62)
+    transfers = 46_758_048 * 8 / 10e9 * 1e6
+    assert slower["upper_bound_us"] - transfers == pytest.approx(4 * (train["upper_bound_us"] - transfers))
+    assert train["upper_bound_us"] - transfers == pytest.approx(3 * (forward["upper_bound_us"] - transfers))
+
+
+def test_the_same_seed_gives_the_same_simulation_and_another_seed_another(recorded):
+    arguments = ["simulate", recorded / "dag.json", "--cluster", recorded / "cluster.yaml", "--method", "vanilla", "--json"]
+    first, again, other = (call(*arguments, *SMALL, "--seed", seed).out for seed in (1, 1, 2))
+    assert first == again
+    assert json.loads(first)["methods"] != json.loads(other)["methods"]
+
+
+def test_flags_win_over_the_cluster_file(recorded):
+    arguments = [
+        "simulate",
+        recorded / "dag.json",
+        "--cluster",
+        recorded / "cluster.yaml",
+        "--method",
+        "tao",
+        "--json",
+        *SMALL,
+    ]
+    assert "2 worker(s), 2 server(s), ps, 1 Gbit/s, start-up 20" in call(*arguments).json()["description"]
+    changed = call(
+        *arguments, "--workers", 3, "--servers", "workers", "--bandwidth", "2gbit", "--set", "straggler=none"
+    ).json()
+    assert "3 worker(s), 3 server(s), ps, 2 Gbit/s" in changed["description"]
+    assert "straggler: none" in changed["cluster"]
+
+
+def test_a_method_takes_options(recorded):
+    text = "tao:credit_bytes=0:partition_bytes=65536"
+    result = call("simulate", recorded / "dag.json", "--method", f"tao,{text}", *SMALL, "--json").json()
+    assert result["methods"][text]["messages"] > result["methods"]["tao"]["messages"]
+
+
+def test_simulate_draws_and_writes_a_timeline_for_each_method(recorded, tmp_path):
+    picture, timeline, out = tmp_path / "gantt.png", tmp_path / "t.json", tmp_path / "out.json"
+    answer = call(
+        "simulate", recorded / "layers.csv", "--method", "vanilla,bytescheduler+barrier-crossing", *SMALL,
+        "--plot", picture, "--timeline", timeline, "--out", out,
+    )  # fmt: skip
+    assert answer.code == 0
+    assert "bytescheduler+barrier-crossing" in answer.out
+    assert picture.read_bytes().startswith(PNG)
+    assert json.loads(out.read_text())["format"] == "tfsched-simulation/1"
+    for name in ("vanilla", "bytescheduler+barrier-crossing"):
+        assert any("dense" in event["name"] for event in valid_timeline(tmp_path / f"t.{name}.json"))
+
+
+def test_sweep_has_a_row_for_every_point_and_more_bandwidth_is_never_slower(recorded, tmp_path):
+    table, picture = tmp_path / "sweep.csv", tmp_path / "sweep.png"
+    result = call(
+        "sweep", recorded / "layers.csv", "--bandwidth", "1gbit,2gbit,4gbit", "--workers", "1,2", "--method", "fifo,tao",
+        *SMALL,
+        "--csv", table, "--plot", picture, "--json",
+    ).json()  # fmt: skip
+    rows = result["rows"]
+    points = {(row["workers"], row["bandwidth_bps"], row["method"]) for row in rows}
+    assert points == set(itertools.product((1, 2), (1e9, 2e9, 4e9), ("fifo", "tao")))
+    assert len(list(csv.DictReader(table.open()))) == len(rows) == 12
+    assert picture.read_bytes().startswith(PNG)
+    times = {(row["workers"], row["method"], row["bandwidth_bps"]): row["median_us"] for row in rows}
+    for workers, method in itertools.product((1, 2), ("fifo", "tao")):
+        assert times[workers, method, 1e9] >= times[workers, method, 2e9] >= times[workers, method, 4e9]
+
+
+def test_the_simulated_forward_pass_is_the_predicted_one(recorded):
+    """One worker, one transfer at a time: what order predicts and what the cluster does are the same step."""
+    predicted = call(
+        "order", recorded / "layers.csv", "--phase", "forward", "--bandwidth", "1gbit", "--algorithm", "layer", "--json"
+    )
+    simulated = call(
+        "simulate",
+        recorded / "layers.csv",
+        "--phase",
+        "forward",
+        "--bandwidth",
+        "1gbit",
+        "--method",
+        "layer",
+        *SMALL,
+        "--json",
+    )
+    assert simulated.json()["methods"]["layer"]["median_us"] == pytest.approx(predicted.json()["makespan_us"])
+
+
+def test_a_report_holds_everything_and_loads_nothing(recorded):
+    bench = {
+        "model": "mlp<24>", "phase": "forward", "ps": 1, "workers": 1, "batch": 8, "link": "netns", "bandwidth_bps": 1e9,
+        "bounds": {}, "settings": {"vanilla": {"steps_s": [0.5, 0.6]}, "tio": {"steps_s": [0.3, 0.4], "efficiency": 0.9}},
+    }  # fmt: skip
+    directory = recorded / "report"
+    directory.mkdir()
+    for name in ("dag.json", "layers.csv", "trace.json.gz"):
+        (directory / name).write_bytes((recorded / name).read_bytes())
+    (directory / "bench.json").write_text(json.dumps(bench))
+    (directory / "broken.json").write_text("{")
+    sweep = call(
+        "sweep",
+        recorded / "layers.csv",
+        "--bandwidth",
+        "1gbit",
+        "--workers",
+        "1,2",
+        "--method",
+        "fifo,tao",
+        *SMALL,
+        "--json",
+    )
+    (directory / "sweep.json").write_text(sweep.out)
+    answer = call("report", directory, "--method", "vanilla,tao", *SMALL, "--workers", 2, "--json")
+    summary = answer.json()
+    assert list(summary["unused"]) == ["broken.json"]
+    page = (directory / "report.html").read_text()
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+    assert page.count("data:image/png;base64,") == 1 + 2 * 3 + 1  # a bench, Gantt and CDF of three sources, a sweep
+    for text in ("mlp<24>", "dag.json", "layers.csv", "trace.json.gz", "broken.json", "Recommended", "conv1"):
+        assert html.escape(text) in page
+    assert "mlp<24>" not in page
+    plan = Plan.load(str(directory / "recommended-plan.json"))
+    assert plan.algorithm == summary["recommended"]["ordering"]
+
+
+def test_a_report_can_be_made_of_a_model_alone(tmp_path):
+    answer = call("report", tmp_path, "--model", "seq32", "--method", "vanilla,tio", *SMALL, "--json")
+    assert answer.json()["recommended"]["method"] in ("vanilla", "tio")
+    assert "Other bandwidths" in (tmp_path / "report.html").read_text()
+
+
+def test_quiet_prints_nothing(recorded, tmp_path):
+    for command in ("order", "explain", "simulate", "sweep"):
+        assert call(command, recorded / "dag.json", "--quiet")[:2] == (0, "")
+    (tmp_path / "dag.json").write_bytes((recorded / "dag.json").read_bytes())
+    assert call("report", tmp_path, "--quiet", *SMALL)[:2] == (0, "")
+
+
+MISTAKES = [
+    ("order {d}/dag.json --model resnet50", "one of the two"),
+    ("simulate", "one file"),
+    ("simulate {d}/dag.json {d}/layers.csv", "one file"),
+    ("simulate --model resnet51", "resnet51"),
+    ("simulate --model resnet18 --flops 0", "flops"),
+    ("simulate --model resnet18 --bandwidth fast", "fast"),
+    ("simulate --model resnet18 --bandwidth unlimited", "no limit"),
+    ("simulate --model resnet18 --method nope", "nope"),
+    ("simulate --model resnet18 --method tao:credit=3", "credit=3"),
+    ("simulate --model resnet18 --method tao:credit_bytes=x", "credit_bytes"),
+    ("simulate --model resnet18 --set nope=3", "nope"),
+    ("simulate --model resnet18 --set startup_us=fast", "startup_us"),
+    ("simulate --model resnet18 --servers many", "many"),
+    ("simulate --model resnet18 --cluster {d}/no.yaml", "no.yaml"),
+    ("simulate --model resnet18 --cluster {d}/metadata.pb", "metadata.pb"),
+    ("simulate {d}/bare.pb", "partition graphs"),
+    ("simulate {d}/cluster.yaml", "neither JSON, CSV"),
+    ("simulate {d}/trace.json.gz --receiver /job:nobody", "/job:nobody"),
+    ("sweep --model resnet18 --workers 1,x", "'x'"),
+    ("sweep --model resnet18 --workers 0", "'0'"),
+    ("sweep --model resnet18 --bandwidth 1gbit,,2gbit", "empty"),
+    ("explain {d}/dag.json --algorithm nope", "nope"),
+    ("report", "one directory"),
+    ("report {d}/dag.json", "not a directory"),
+    ("report {d}/empty", "nothing to report"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES, ids=[line for line, _ in MISTAKES])
+def test_a_mistake_is_one_sentence(recorded, line, words):
+    (recorded / "empty").mkdir(exist_ok=True)
+    answer = call(*line.format(d=recorded).split())
+    assert answer.code == 2
+    assert words in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+    assert not answer.out
+
+
+@pytest.mark.parametrize("command", ["order", "explain", "simulate", "sweep", "report"])
+def test_every_flag_has_a_default_and_an_environment_variable(command, monkeypatch):
+    shown = call(command, "--help").out
+    flags = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
+    assert flags and shown.count(f"[TFSCHED_{command.upper()}_") == len(flags)
+    monkeypatch.setenv(f"TFSCHED_{command.upper()}_SEED", "seven")
+    answer = call(command)
+    assert answer.code == 2
+    assert f"TFSCHED_{command.upper()}_SEED" in answer.err
