@@ -80,7 +80,8 @@ def number_of(key: Any, value: Any) -> Any:
     if isinstance(key, str) and key.endswith("_bps"):
         return parse_bandwidth(value)
     try:
-        return float(value)
+        # int() alone would take thousands of digits, and refuse 1e9.
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else float(value)
     except ValueError:
         return value
 

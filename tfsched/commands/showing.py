@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -33,13 +34,13 @@ def say(what: Any) -> None:
 
 
 def progress(quiet: bool) -> Progress:
-    """A bar on standard error that goes away when it is done."""
+    """A bar on standard error, if that is a terminal; it goes away when it is done."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=quiet,
+        disable=quiet or not sys.stderr.isatty(),
         transient=True,
     )

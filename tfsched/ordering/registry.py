@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from . import _checks
 from ._checks import show
 from .dag import Dag
 
@@ -102,5 +104,33 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
             raise
         message = " ".join(str(exc).split())
         raise OrderingError(f"the plugin {text!r} failed with {type(exc).__name__}: {message}; correct the file") from exc
+    for name in added:
+        _orderings[name] = _guarded(name, _orderings[name])
     _plugins[real] = added
     return list(added)
+
+
+def _guarded(name: str, function: Ordering) -> Ordering:
+    """A plugin's ordering whose mistakes are one sentence, wherever it is called from."""
+
+    @functools.wraps(function)
+    def guarded(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
+        try:
+            priorities = function(dag, times_us, seed=seed)
+        except OrderingError:
+            raise
+        except Exception as exc:
+            message = " ".join(str(exc).split())
+            raise OrderingError(
+                f"ordering {name!r} failed with {type(exc).__name__}: {message}; correct the plugin"
+            ) from exc
+        if not isinstance(priorities, Mapping):
+            raise OrderingError(f"ordering {name!r} returned {show(priorities)}; return a dict")
+        for op in dag.recvs:
+            if op.name not in priorities:
+                raise OrderingError(f"ordering {name!r} gave no priority to recv op {show(op.name)}")
+            what = f"the priority that ordering {name!r} gave to {show(op.name)}"
+            _checks.number(priorities[op.name], what, OrderingError, signed=True)
+        return priorities
+
+    return guarded

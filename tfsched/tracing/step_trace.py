@@ -214,7 +214,7 @@ class StepTrace:
                 ],
                 tensorflow=_text(data["tensorflow"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
             raise TraceError(f"The trace is damaged ({reason}); record it again with 'tfsched trace'.") from None
 
