@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import html
 import itertools
 import json
@@ -10,8 +11,9 @@ import re
 
 import pytest
 
-from tests.cli.conftest import call
+from tests.cli.conftest import ROOT, call
 from tfsched.ordering import Plan
+from tfsched.simulator import Cluster
 
 INPUTS = ["dag.json", "layers.csv", "trace.json.gz", "metadata.pb"]
 SMALL = ["--iterations", 3, "--warmup", 1]
@@ -257,3 +259,8 @@ def test_every_flag_has_a_default_and_an_environment_variable(command, monkeypat
     answer = call(command)
     assert answer.code == 2
     assert f"TFSCHED_{command.upper()}_SEED" in answer.err
+
+
+def test_the_cluster_file_is_documented_key_by_key():
+    text = (ROOT / "docs" / "cluster-format.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == {field.name for field in dataclasses.fields(Cluster)}
