@@ -1,10 +1,11 @@
 """Times TIO and TAO on DAGs of 1,000, 10,000 and 100,000 ops, and against the literal algorithms.
 
 Usage: python benchmarks/ordering_scale.py [--ops 1000 10000 100000] [--shapes chain resnet random]
-                                           [--literal-ops 1000] [--links 1] [--seed 0]
+                                           [--literal-ops 1000] [--links 1] [--gbps 1] [--seed 0]
 
-One recv per 20 ops. Columns, in seconds: `load` reading and checking the JSON, `tio` and `tao` the
-orderings; `growth` is tio + tao over the row of ten times fewer ops (10.0 would be linear).
+One recv per 20 ops. Columns, in seconds: `load` reading and checking the JSON, `tio`, `tao`, `pace` and `lookahead` the
+orderings; `growth` is tio + tao over the row of ten times fewer ops (10.0 would be linear). `vs tao` is how much shorter
+lookahead's list schedule is than TAO's.
 `literal` is the line-by-line TIO + TAO of tests/ordering/literal.py, whose cost grows with
 ops x recvs^2; it runs up to --literal-ops only and its priorities are checked to be equal. `ratio`
 is literal over fast.
@@ -26,7 +27,7 @@ from typing import Any, TypeVar
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tfsched.ordering import Dag, get  # noqa: E402
+from tfsched.ordering import Dag, get, list_schedule  # noqa: E402
 
 T = TypeVar("T")
 OPS_PER_RECV = 20
@@ -35,8 +36,9 @@ OPS_PER_RECV = 20
 class Builder:
     """Collects ops; recvs and computation get random sizes and times."""
 
-    def __init__(self, links: int, seed: int) -> None:
+    def __init__(self, links: int, seed: int, gbps: float) -> None:
         self.draw = random.Random(seed)
+        self.bandwidth_bps = gbps * 1e9
         self.links = [f"link{i}" for i in range(links)]
         self.ops: list[dict[str, Any]] = []
 
@@ -59,7 +61,7 @@ class Builder:
     def json(self) -> str:
         """Return the dag as text, its recvs first (where a partition lists them is arbitrary)."""
         resources: dict[str, Any] = {"cpu": {"kind": "compute"}}
-        resources |= {link: {"kind": "link", "bandwidth_bps": 1e9} for link in self.links}
+        resources |= {link: {"kind": "link", "bandwidth_bps": self.bandwidth_bps} for link in self.links}
         recvs = [op for op in self.ops if "bytes" in op]
         self.draw.shuffle(recvs)
         ops = recvs + [op for op in self.ops if "bytes" not in op]
@@ -128,25 +130,30 @@ def load_literal() -> ModuleType:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Times TIO and TAO on growing DAGs.")
+    parser = argparse.ArgumentParser(description="Times orderings on growing DAGs.")
     parser.add_argument("--ops", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=list(SHAPES))
     parser.add_argument("--literal-ops", type=int, default=1_000)
     parser.add_argument("--links", type=int, default=1)
+    parser.add_argument("--gbps", type=float, default=1.0, help="of each link; 0.3 makes sending as long as computing")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     literal = load_literal()
-    print("| shape | ops | recvs | load s | tio s | tao s | growth | literal s | ratio |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| shape | ops | recvs | load s | tio s | tao s | growth | pace s | lookahead s | vs tao | literal s | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for shape in args.shapes:
         before_s = 0.0
         for ops in args.ops:
-            builder = Builder(args.links, args.seed)
+            builder = Builder(args.links, args.seed, args.gbps)
             SHAPES[shape](builder, ops)
             text = builder.json()
             load_s, dag = timed(lambda text=text: Dag.from_json(text))  # type: ignore[misc]
             tio_s, tio = timed(lambda dag=dag: get("tio")(dag))  # type: ignore[misc]
             tao_s, tao = timed(lambda dag=dag: get("tao")(dag))  # type: ignore[misc]
+            pace_s, _ = timed(lambda dag=dag: get("pace")(dag))  # type: ignore[misc]
+            lookahead_s, lookahead = timed(lambda dag=dag: get("lookahead")(dag))  # type: ignore[misc]
+            spans_us = [list_schedule(dag, order).makespan_us for order in (tao, lookahead)]
+            shorter = f"{100 * (1 - spans_us[1] / spans_us[0]):.2f} %"
             fast_s = tio_s + tao_s
             growth = f"{fast_s / before_s:.1f}" if before_s else "-"
             before_s = fast_s
@@ -162,7 +169,7 @@ def main() -> None:
                 slow, ratio = f"{literal_s:.2f}", f"{literal_s / fast_s:.0f}"
             print(
                 f"| {shape} | {len(dag.ops):,} | {len(dag.recvs):,} | {load_s:.3f} | {tio_s:.3f} "
-                f"| {tao_s:.3f} | {growth} | {slow} | {ratio} |",
+                f"| {tao_s:.3f} | {growth} | {pace_s:.3f} | {lookahead_s:.2f} | {shorter} | {slow} | {ratio} |",
                 flush=True,
             )
     print(f"\n'-': not measured (literal: more than {args.literal_ops:,} ops; growth: first row).")
