@@ -22,6 +22,14 @@ UPDATES = ("tensor", "piece")
 # Beyond these nobody has a cluster, and a wrong unit is more likely.
 MAX_TASKS = 65_536
 MAX_US = 1e12
+_DEEPEST = 20
+_OPENING = (
+    yaml.BlockMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.FlowSequenceStartToken,
+)
+_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 _COUNTS = {"workers": 1, "servers": 1, "tasks_per_host": 1, "streams": 1, "grace_us": 0}
 _TIMES = ("startup_us", "release_us", "step_overhead_us", "update_us_per_mb", "processing_us_per_mb", "straggler_scale")
 _FLAGS = ("barrier", "synchronous", "colocated")
@@ -197,12 +205,24 @@ def read_yaml(path: str) -> Any:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SimulatorError(f"{path} cannot be read ({reason}); check the path") from None
-    # Aliases let a small file unfold into gigabytes, and a description of a cluster needs none.
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=yaml.SafeLoader)):
-            raise SimulatorError(f"{path} uses a YAML alias (*name); write the value out")
+        _check_tokens(path, text)
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SimulatorError(f"{path} is not YAML ({' '.join(str(error).split())}); check the file") from None
     except (RecursionError, ValueError) as error:
         raise SimulatorError(f"{path} cannot be read as YAML ({' '.join(str(error).split())}); check the file") from None
+
+
+def _check_tokens(path: str, text: str) -> None:
+    """Refuses what makes reading take long: aliases, which unfold to any size, and deep nesting."""
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.AliasToken):
+            raise SimulatorError(f"{path} uses a YAML alias (*name); write the value out")
+        if isinstance(token, _OPENING):
+            depth += 1
+        elif isinstance(token, _CLOSING):
+            depth -= 1
+        if depth > _DEEPEST:
+            raise SimulatorError(f"{path} is nested more than {_DEEPEST} deep; check the file")

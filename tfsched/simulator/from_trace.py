@@ -15,11 +15,15 @@ from .workload import Parameter, Workload
 
 _VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
 _PASSING_ON = {"Identity", "ReadVariableOp", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics"}
-_UPDATE = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]|Assign((Add|Sub)?VariableOp|Add|Sub)?$|(Resource)?Scatter(?!Nd$|NdNon)[A-Z]")
+_UPDATE = re.compile(
+    r"(Resource)?(Sparse)?Apply[A-Z]|Assign((Add|Sub)?VariableOp|Add|Sub)?$|(Resource)?Scatter(?!Nd$|NdNon)[A-Z]"
+)
 
 
 def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None = None) -> Workload:
-    """The workload of `worker` (None: the task that computes most), with the least time of each op over the traced steps.
+    """The workload of `worker`, with the least time of each op over the traced steps.
+
+    None: of the tasks that are no parameter server, the one that computes most.
 
     Transfers to the worker are pulls. In phase "train", the default where the worker sends something, its transfers to
     others are pushes; one that leads to the update of a variable that the worker pulls is that parameter's gradient.
@@ -31,7 +35,7 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     if not receivers:
         raise SimulatorError("the trace has no transfers between tasks; trace a step of a graph that spans several tasks")
     if worker is None:
-        worker = receivers[0]
+        worker = next((task for task in receivers if "/job:ps/" not in f"{task}/"), receivers[0])
     if worker not in receivers:
         raise SimulatorError(f"the trace has no transfer to {worker}; the receivers are {', '.join(receivers)}")
     dag: Dag = trace.dag(worker)
@@ -39,7 +43,9 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     sent = [name for name, link in trace.links.items() if link.partition(">")[0] == worker]
     if phase is None:
         phase = "train" if sent else "forward"
-    servers = {task: i for i, task in enumerate(sorted({_server(link, worker) for link in trace.links.values()}, key=_natural))}
+    servers = {
+        task: i for i, task in enumerate(sorted({_server(link, worker) for link in trace.links.values()}, key=_natural))
+    }
 
     def server_of(name: str) -> int | None:
         return servers.get(_server(trace.links.get(name, ""), worker))

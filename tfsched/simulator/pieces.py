@@ -112,7 +112,7 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
     priorities = [
         float(i) if decision is None else float(decision.get(name, math.inf)) for i, name in enumerate(workload.link_names)
     ]
-    plan = _messages(workload, method, decision, names)
+    plan = _messages(workload, method, decision, names, priorities)
     pieces: list[Piece] = []
     for parts, first in _split(plan, workload, servers):
         pieces += _cut(parts, workload, servers, priorities, partition, first)
@@ -128,7 +128,7 @@ Parts = list[tuple[int, int]]  # parameter, bytes
 
 
 def _messages(
-    workload: Workload, method: Method, decision: Decision | None, names: dict[str, int]
+    workload: Workload, method: Method, decision: Decision | None, names: dict[str, int], priorities: list[float]
 ) -> list[tuple[Parts, bool]]:
     """Per message its parts, and whether it is explicit: to be sent as it is, neither cut nor moved."""
     parameters = workload.parameters
@@ -141,13 +141,11 @@ def _messages(
                 planned[i] += size
             if parts:
                 messages.append((parts, True))
-        # Each part counts towards its parameter, so what a plan leaves out follows behind.
-        rest: list[tuple[Parts, bool]] = [
-            ([(i, p.size_bytes - planned[i])], False)
-            for i, p in enumerate(parameters)
-            if planned[i] < p.size_bytes or (p.size_bytes == 0 and not any(i == j for m, _ in messages for j, _ in m))
-        ]
-        return messages + rest
+        # What the plan leaves out follows behind it.
+        seen = {i for parts, _ in messages for i, _ in parts}
+        rest = [i for i, p in enumerate(parameters) if planned[i] < p.size_bytes or i not in seen]
+        rest.sort(key=lambda i: priorities[i])
+        return messages + [([(i, max(parameters[i].size_bytes - planned[i], 0))], True) for i in rest]
     by_parameter = {p.name: i for i, p in enumerate(parameters)}
     by_parameter.update(names)
     groups: Iterable[Iterable[str]] = method.groups or (decision.groups if decision is not None else ())

@@ -1,0 +1,139 @@
+"""Workloads from layers, DAGs and traces."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.scenes import BPS, layers
+from tfsched.ordering import Dag, Op, Resource
+from tfsched.ordering.layers import training_dag
+from tfsched.simulator import Cluster, ComputeOp, Method, Parameter, SimulatorError, Workload, simulate
+from tfsched.tracing import StepTrace
+
+TABLE = layers((1, 2, 30), (4, 5, 0), (7, 8, 90))
+WORKER, SERVERS = "/job:worker/replica:0/task:0", [f"/job:ps/replica:0/task:{i}" for i in range(2)]
+
+
+def test_layers_become_a_chain() -> None:
+    workload = Workload.from_layers(TABLE)
+    assert [op.name for op in workload.ops] == [
+        *("forward/1", "forward/2", "forward/3"),
+        *("backward/3", "backward/2", "backward/1"),
+    ]
+    assert workload.compute_us == 27
+    assert workload.parameters == (
+        Parameter("1", 30, ("forward/1",), ("backward/1",)),
+        Parameter("3", 90, ("forward/3",), ("backward/3",)),
+    )
+    assert [p.made_by for p in Workload.from_layers(TABLE, "forward").parameters] == [(), ()]
+
+
+def test_a_training_dag_is_turned_back_into_a_step() -> None:
+    workload = Workload.from_dag(training_dag(TABLE, BPS))
+    assert workload.phase == "train"
+    assert [op.name for op in workload.ops] == [op.name for op in Workload.from_layers(TABLE).ops]
+    assert {(p.name, p.size_bytes, p.read_by, p.made_by) for p in workload.parameters} == {
+        ("push/1", 30, ("forward/1",), ("backward/1",)),
+        ("push/3", 90, ("forward/3",), ("backward/3",)),
+    }
+
+
+def dag(*ops: Op) -> Dag:
+    return Dag([Resource("c", "compute"), Resource("l", "link", BPS)], ops)
+
+
+def test_a_push_that_nothing_reads_belongs_to_the_recv_of_its_name() -> None:
+    workload = Workload.from_dag(
+        dag(
+            Op("recv/w", "l", (), None, 5),
+            Op("f", "c", ("recv/w",), 1.0),
+            Op("b", "c", ("f",), 1.0),
+            Op("push/w", "l", ("b",), None, 5),
+            Op("push/other", "l", ("b",), None, 7),
+        )
+    )
+    assert workload.parameters == (
+        Parameter("recv/w", 5, ("f",), ("b",)),
+        Parameter("push/other", 7, (), ("b",), pulled=False),
+    )
+
+
+def test_a_transfer_without_bytes_has_what_its_link_carries() -> None:
+    workload = Workload.from_dag(dag(Op("w", "l", (), 40.0), Op("f", "c", ("w",), 1.0)))
+    assert workload.parameters[0].size_bytes == 40
+
+
+@pytest.mark.parametrize("phase", ["forward", "train"])
+def test_transfers_that_wait_for_transfers_are_refused(phase: str) -> None:
+    with pytest.raises(SimulatorError, match="waits for"):
+        Workload.from_dag(dag(Op("a", "l", (), 1.0), Op("b", "l", ("a",), 1.0)), phase)
+
+
+@pytest.mark.parametrize(
+    ("ops", "parameters", "wrong"),
+    [
+        ((), (), "no ops and no parameters"),
+        ((ComputeOp("a", 1.0), ComputeOp("a", 1.0)), (), "given twice"),
+        ((ComputeOp("a", 1.0, ("b",)), ComputeOp("b", 1.0)), (), "no op before it"),
+        ((ComputeOp("a", -1.0),), (), "time_us of op 'a' is -1.0"),
+        ((ComputeOp("a", 1e300),), (), "give times of at most"),
+        ((), (Parameter("p", -1),), "has -1 bytes"),
+        ((), (Parameter("p", 2**60),), "bytes"),
+        ((), (Parameter("p", 1), Parameter("p", 1)), "given twice"),
+        ((), (Parameter("p", 1, ("x",)),), "unknown op 'x'"),
+    ],
+)
+def test_a_wrong_workload_is_one_sentence(ops: tuple, parameters: tuple, wrong: str) -> None:
+    with pytest.raises(SimulatorError) as caught:
+        Workload(ops, parameters)
+    assert wrong in str(caught.value)
+
+
+def test_a_step_of_transfers_only_lasts_until_they_have_arrived() -> None:
+    workload = Workload((), (Parameter("a", 10), Parameter("b", 20)))
+    assert simulate(workload, Cluster(bandwidth_bps=BPS), Method("m", "fifo", "p3"), iterations=1).median_us == 30
+
+
+def traced(*, train: bool) -> StepTrace:
+    """x = read(v0) * read(v1), and where `train` their gradients; v0 on the first server and v1 on the second."""
+    nodes = []
+    for i, server in enumerate(SERVERS):
+        nodes.append([f"v{i}", "VarHandleOp", server, []])
+        nodes.append([f"v{i}/read", "ReadVariableOp", server, [f"v{i}"]])
+    nodes.append(["x", "Mul", WORKER, ["v0/read", "v1/read"]])
+    transfers = [{"name": f"v{i}/read:0@{WORKER}", "link": f"{s}>{WORKER}", "bytes": 100} for i, s in enumerate(SERVERS)]
+    if train:
+        for i, server in enumerate(SERVERS):
+            nodes.append([f"g{i}", "Grad", WORKER, ["x"]])
+            nodes.append([f"scaled{i}", "Mul", server, [f"g{i}"]])
+            nodes.append([f"apply{i}", "ResourceApplyGradientDescent", server, [f"v{i}", "lr", f"scaled{i}"]])
+            transfers.append({"name": f"g{i}:0@{server}", "link": f"{WORKER}>{server}", "bytes": 100})
+    step = {
+        **{"start_us": 0, "end_us": 1000, "sends": []},
+        "ops": {name: [10, 7] for name, _, device, _ in nodes if device == WORKER},
+        "transfers": {row["name"]: [0, 50 * (k + 1)] for k, row in enumerate(transfers)},
+    }
+    data = {"format": "tfsched-trace/1", "tensorflow": "", "nodes": nodes, "transfers": transfers, "steps": [step]}
+    return StepTrace.from_json(data)
+
+
+def test_a_traced_forward_pass() -> None:
+    workload = Workload.from_trace(traced(train=False))
+    assert (workload.phase, [(op.name, op.time_us) for op in workload.ops]) == ("forward", [("x", 7.0)])
+    assert workload.parameters == tuple(Parameter(f"v{i}/read:0@{WORKER}", 100, ("x",), server=i) for i in range(2))
+
+
+def test_a_traced_training_step_knows_which_gradient_is_whose() -> None:
+    workload = Workload.from_trace(traced(train=True))
+    assert workload.phase == "train"
+    assert [(p.name, p.made_by, p.server) for p in workload.parameters] == [
+        (f"v{i}/read:0@{WORKER}", (f"g{i}",), i) for i in range(2)
+    ]
+    assert Workload.from_trace(traced(train=True), "forward").parameters[0].made_by == ()
+    result = simulate(workload, Cluster(servers=2, bandwidth_bps=BPS), Method("m", "fifo", "p3"), iterations=1)
+    assert result.median_us == 200 + 7 + 7 + 200  # both pulls over the worker's link, x, g0, both pushes from then on
+
+
+def test_a_trace_without_the_worker_is_one_sentence() -> None:
+    with pytest.raises(SimulatorError, match="no transfer to /job:chief"):
+        Workload.from_trace(traced(train=False), worker="/job:chief")
