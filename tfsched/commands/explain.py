@@ -8,10 +8,9 @@ from typing import Any
 from tfsched import ordering
 from tfsched.commands import inputs
 from tfsched.commands.flags import CommandFlags
-from tfsched.commands.order import single_dag
+from tfsched.commands.order import predict, single_dag
 from tfsched.commands.showing import plain, say, table
 from tfsched.ordering import Dag
-from tfsched.ordering.evaluate import evaluate
 from tfsched.ordering.plan import plan_of
 from tfsched.ordering.reasons import Reason, Step, critical_path, reasons
 
@@ -37,7 +36,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     decision = algorithm(dag, seed=flags.seed)
     plan = plan_of(dag, flags.algorithm, decision, flags.seed)
     order = [reason for reason in reasons(dag, plan.priorities) if flags.recv in reason.name]
-    path = critical_path(dag, evaluate(dag, decision))
+    path = critical_path(dag, predict(dag, decision))
     if flags.json:
         print(json.dumps(result_of(dag, flags.algorithm, order, path), indent=1, allow_nan=False))
     elif not flags.quiet:

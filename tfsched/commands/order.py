@@ -9,10 +9,14 @@ from tfsched import ordering
 from tfsched.commands import inputs
 from tfsched.commands.files import write_bytes, write_text
 from tfsched.commands.flags import CommandFlags
-from tfsched.ordering import Dag, Plan
+from tfsched.errors import TfschedError
+from tfsched.ordering import Dag, Plan, Schedule
+from tfsched.ordering.decision import Decision
 from tfsched.ordering.evaluate import evaluate
 from tfsched.ordering.layers import LayerTable
 from tfsched.ordering.plan import plan_of
+
+MAX_PIECES = 1_000_000
 
 
 def define(flags: CommandFlags) -> None:
@@ -37,7 +41,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     dag = single_dag(source, flags)
     decision = algorithm(dag, seed=flags.seed)
     plan = plan_of(dag, flags.algorithm, decision, flags.seed)
-    schedule = evaluate(dag, decision)
+    schedule = predict(dag, decision)
     result = summary(dag, plan, schedule.makespan_us)
     # A trace has several receivers, all of which need priorities.
     saved = plan if isinstance(source, (Dag, LayerTable)) else source.plan(flags.algorithm, seed=flags.seed)
@@ -56,6 +60,17 @@ def single_dag(source: Any, flags: CommandFlags) -> Dag:
     """The DAG of one worker, on the links that the flags ask for."""
     startup_us = flags.startup_us if flags.startup_us >= 0 else None
     return inputs.dag_of(source, flags, inputs.parse_bandwidth(flags.bandwidth), startup_us)
+
+
+def predict(dag: Dag, decision: Any) -> Schedule:
+    """The schedule of what an ordering decided. Raises TfschedError where it would take millions of pieces."""
+    size = Decision.of(decision).partition_bytes
+    pieces = sum(-(-(op.size_bytes or 0) // size) for op in dag.recvs) if size else 0
+    if pieces > MAX_PIECES:
+        raise TfschedError(
+            f"pieces of {size} bytes would be {pieces}; check the sizes in bytes, or use an ordering that cuts nothing."
+        )
+    return evaluate(dag, decision)
 
 
 def summary(dag: Dag, plan: Plan, makespan_us: float) -> dict[str, Any]:

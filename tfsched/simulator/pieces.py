@@ -19,6 +19,8 @@ from .workload import Parameter, Workload
 PREEMPTION_BYTES = 1_000_000
 # Messages of one simulation; a message costs about 4 µs and 300 bytes.
 MAX_MESSAGES = 100_000_000
+# Of one worker and step: more are a wrong unit, and would take minutes to list.
+MAX_PIECES = 1_000_000
 
 
 class Piece(NamedTuple):
@@ -190,7 +192,7 @@ def _cut(
     total = sum(size for _, size in parts)
     priority = min(priorities[i] for i, _ in parts) if place is None else place
     count = 1 if partition == 0 or place is not None else max(1, -(-total // partition))
-    if count * len(parts) > MAX_MESSAGES:
+    if count * len(parts) > MAX_PIECES:
         raise SimulatorError(f"{label} would leave in {count} pieces; give a larger partition_bytes")
     borders = [total * k // count for k in range(count + 1)]
     starts = [0]
