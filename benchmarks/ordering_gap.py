@@ -30,7 +30,7 @@ from tfsched.ordering.layers import training_dag
 from tfsched.simulator import profiles
 
 ORDERINGS = ("random", "fifo", "layer", "tio", "tao", "pace", "prophet", "lookahead", "exact")
-PLANNERS = ("fifo", "layer", "tio", "tao", "lookahead", "p3", "bytescheduler", "prophet", "mg-wfbp", "pace")
+PLANNERS = ("fifo", "layer", "tio", "tao", "lookahead", "p3", "bytescheduler", "prophet", "mg-wfbp", "pace", "buckets")
 
 
 def parse_arguments() -> argparse.Namespace:

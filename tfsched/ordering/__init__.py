@@ -3,7 +3,8 @@
 A strategy is one file: a function of (dag, times_us, seed) decorated with `register("name")`.
 """
 
-from . import bytescheduler as _bytescheduler  # noqa: F401  (importing a strategy registers it)
+from . import buckets as _buckets  # noqa: F401  (importing a strategy registers it)
+from . import bytescheduler as _bytescheduler  # noqa: F401
 from . import exact as _exact  # noqa: F401
 from . import fifo as _fifo  # noqa: F401
 from . import layer as _layer  # noqa: F401

@@ -1,0 +1,109 @@
+"""Buckets, tfsched's own planner: messages of about one size, small transfers merged and large ones cut."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+
+from . import _paths
+from ._messages import costs
+from .dag import Dag
+from .decision import Decision
+from .evaluate import evaluate
+from .lookahead import lookahead
+from .mg_wfbp import mg_wfbp
+from .oracle import times_ns
+from .pace import pace
+from .registry import register
+
+# What all trial schedules may cost together: ops and messages.
+MOST_RUN = 1_500_000
+
+
+@register("buckets")
+def buckets(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> Decision:
+    """Return priorities, groups and a partition size for a link with a start-up cost per message and no preemption.
+
+    PACE merges but needs a wire that it may cut anywhere; ByteScheduler cuts but pays a start-up for each small tensor;
+    MG-WFBP merges and forgets the next forward pass. Here one number T decides both: transfers are taken in order of release
+    (ties: the longer path behind them first) and merged until a message has T bytes, larger ones leave in pieces of T, and
+    the most urgent message, that with the longest path behind it, goes first. T is the best of powers of the root of two in
+    `evaluate`; of equal plans that with the fewest messages is taken. The plans of lookahead, MG-WFBP and PACE's groups
+    without preemption are tried as well, so under this model it is never worse than any of them, TIO and TAO included.
+
+    Without start-up it comes to small pieces by urgency. It does not help where a message costs nothing and nothing is
+    overtaken, as in pulls alone, and it is as good as the start-up that the dag names. `seed` is lookahead's.
+    `notes` names the plan that was chosen. Raises DagError for a bad time.
+    """
+    left = MOST_RUN
+    best: Decision | None = None
+    best_key = (math.inf, 0)
+    for name, plan in itertools.chain(_known(dag, times_us, seed), _by_size(dag, times_us)):
+        messages = _messages(dag, plan)
+        left -= len(dag.ops) + messages
+        if left < 0 and name.startswith("messages"):
+            break
+        makespan_us = evaluate(dag, plan, times_us).makespan_us
+        if (makespan_us, messages) < best_key:
+            best, best_key = plan, (makespan_us, messages)
+            best.notes.update({"chosen": name, "makespan_us": makespan_us, "messages": messages})
+    assert best is not None
+    return best
+
+
+def _known(dag: Dag, times_us: Mapping[str, float] | None, seed: int) -> Iterator[tuple[str, Decision]]:
+    yield "lookahead", Decision(lookahead(dag, times_us, seed=seed), policy="bytescheduler")
+    yield "mg-wfbp", mg_wfbp(dag, times_us)
+    plan = pace(dag, times_us)
+    yield "pace", Decision(plan, groups=plan.groups, partition_bytes=plan.partition_bytes, policy="bytescheduler")
+
+
+def _by_size(dag: Dag, times_us: Mapping[str, float] | None) -> Iterator[tuple[str, Decision]]:
+    """Plans for T from the largest to 16 KiB."""
+    total = sum(cost.size_bytes for cost in costs(dag, times_us).values())
+    sizes = [round(2 ** (k / 2)) for k in range(28, 128)]
+    for size in reversed([size for size in sizes if size < total]):
+        yield f"messages of {size} bytes", _of_size(dag, times_us, size)
+
+
+def _of_size(dag: Dag, times_us: Mapping[str, float] | None, size: int) -> Decision:
+    duration = times_ns(dag, times_us)
+    release, tail = _paths.heads(dag, duration), _paths.tails(dag, duration)
+    after_recv = _paths.has_recv_before(dag)
+    cost = costs(dag, times_us)
+    urgency = {i: tail[i] for i in dag.recv_indices}
+    groups: list[tuple[str, ...]] = []
+
+    def close(members: list[int]) -> None:
+        if len(members) > 1:
+            groups.append(tuple(dag.ops[i].name for i in members))
+            for i in members:
+                urgency[i] = max(tail[j] for j in members)
+
+    for link in dict.fromkeys(op.resource for op in dag.recvs):
+        # A recv that waits for others must not wait in a group for one of these.
+        small = [
+            i for i in dag.recv_indices if dag.ops[i].resource == link and not after_recv[i] and cost[i].size_bytes < size
+        ]
+        small.sort(key=lambda i: (release[i], -tail[i], i))
+        members: list[int] = []
+        held = 0
+        for i in small:
+            if members and held + cost[i].size_bytes > size:
+                close(members)
+                members, held = [], 0
+            members.append(i)
+            held += cost[i].size_bytes
+        close(members)
+    rank = _paths.ranks([urgency[i] for i in dag.recv_indices], best_first=False)
+    priorities = {op.name: r for op, r in zip(dag.recvs, rank, strict=True)}
+    return Decision(priorities, groups=groups, partition_bytes=size, policy="bytescheduler")
+
+
+def _messages(dag: Dag, plan: Decision) -> int:
+    """How many messages a plan sends, recvs of unknown size as one."""
+    grouped = {name for group in plan.groups for name in group}
+    unit = plan.partition_bytes
+    alone = [op.size_bytes or 0 for op in dag.recvs if op.name not in grouped]
+    return len(plan.groups) + sum(max(1, -(-size // unit)) if unit else 1 for size in alone)
