@@ -86,3 +86,29 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(LayerError, match="UTF-8"):
         read_csv(str(path))
+
+
+@given(tables, st.integers(1000, 10**9))
+@settings(max_examples=50, deadline=None)
+def test_a_split_table_is_the_same_model_in_smaller_parts(table, most_bytes):
+    if sum(-(-row.parameter_bytes // most_bytes) for row in table) > 2000:
+        most_bytes = 10**6
+    parts = table.split(most_bytes)
+    assert parts.parameter_bytes == table.parameter_bytes
+    assert max(row.parameter_bytes for row in parts) <= most_bytes
+    assert parts.forward_us == pytest.approx(table.forward_us)
+    schedule = list_schedule(training_dag(parts, 1e9), {})
+    for row in table:
+        mine = [part.name for part in parts if part.name.partition("#")[0] == row.name]
+        made = schedule.start_us[f"backward/{mine[-1]}"] + row.backward_us
+        for name in mine:
+            if f"push/{name}" in schedule.start_us:
+                assert schedule.start_us[f"push/{name}"] >= made * (1 - 1e-9)
+                assert schedule.end_us[f"push/{name}"] <= schedule.start_us[f"forward/{mine[-1]}"] * (1 + 1e-9)
+
+
+def test_a_split_into_too_many_parts_is_refused():
+    with pytest.raises(LayerError, match="larger"):
+        LayerTable([Layer("a", 1.0, 1.0, 10**9)]).split(10)
+    with pytest.raises(LayerError, match="above zero"):
+        LayerTable([Layer("a", 1.0, 1.0, 10**9)]).split(0)

@@ -27,11 +27,19 @@ def define(flags: CommandFlags) -> None:
         "flops", profiles.FLOPS_PER_S, "of a built-in model: operations per second that a worker reaches", lower=1.0
     )
     flags.choice("phase", "train", ["train", "forward"], "of a model or layer table: a training step or a forward pass")
+    flags.integer(
+        "split_bytes", 0, "of a model or layer table: cut tensors into parts that are placed by themselves; 0: no", lower=0
+    )
     flags.string("receiver", "", "of a trace: the task whose step it is; empty: the one that computes most")
 
 
 def read_source(flags: CommandFlags, arguments: list[str]) -> Any:
     """The Dag, StepTrace or LayerTable that the command line names. Raises UsageError if it names none or two."""
+    source = _read_source(flags, arguments)
+    return source.split(flags.split_bytes) if flags.split_bytes and isinstance(source, LayerTable) else source
+
+
+def _read_source(flags: CommandFlags, arguments: list[str]) -> Any:
     command = f"tfsched {flags.command}"
     if flags.model:
         if arguments:

@@ -15,6 +15,7 @@ from .dag import MAX_SIZE_BYTES, Dag, Op, Resource
 COLUMNS = ("name", "forward_us", "backward_us", "parameter_bytes")
 COMPUTE = "w0/compute"
 LINK = "net"
+MAX_ROWS = 1_000_000
 
 
 class LayerError(ValueError):
@@ -71,6 +72,27 @@ class LayerTable:
     def backward_us(self) -> float:
         """Time of one backward pass."""
         return sum(row.backward_us for row in self.rows)
+
+    def split(self, most_bytes: int) -> LayerTable:
+        """The same model with every parameter tensor cut into rows of at most so many bytes, as equal as can be.
+
+        Parameter servers with partitioned keys place such parts independently. All parts are needed for the layer's forward
+        pass and made by its backward pass: both times are with the last part. Raises LayerError for a size below 1.
+        """
+        if isinstance(most_bytes, bool) or not isinstance(most_bytes, int) or most_bytes < 1:
+            raise LayerError(f"the size to split at is {show(most_bytes)}; give a whole number of bytes above zero")
+        count = sum(-(-row.parameter_bytes // most_bytes) for row in self.rows)
+        if count > MAX_ROWS:
+            raise LayerError(f"parts of {most_bytes} bytes would be {count}; give a larger size to split at")
+        rows = []
+        for row in self.rows:
+            parts = max(1, -(-row.parameter_bytes // most_bytes))
+            borders = [row.parameter_bytes * part // parts for part in range(parts + 1)]
+            for part in range(parts - 1):
+                rows.append(Layer(f"{row.name}#{part}", 0.0, 0.0, borders[part + 1] - borders[part]))
+            name = row.name if parts == 1 else f"{row.name}#{parts - 1}"
+            rows.append(row._replace(name=name, parameter_bytes=borders[parts] - borders[parts - 1]))
+        return LayerTable(rows)
 
     @classmethod
     def from_csv(cls, text: str, what: str = "the layer table") -> LayerTable:
