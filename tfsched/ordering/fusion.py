@@ -110,11 +110,12 @@ def _best(fusions: Iterator[Fusion]) -> Fusion:
 
 
 def _coarse_to_fine(score: Callable[[int], Fusion], number: int) -> Fusion:
-    """The paper suggests a stochastic search where N is large; this is a deterministic one of about 128 scores."""
-    coarse = sorted({1 + round((number - 1) * (k / 63) ** 2) for k in range(64)}, reverse=True)
+    """The paper suggests a stochastic search where N is large; this is a deterministic one of about 128 scores, then 48."""
+    points = 64 if number <= 2_000 else 24
+    coarse = sorted({1 + round((number - 1) * (k / (points - 1)) ** 2) for k in range(points)}, reverse=True)
     best = _best(map(score, coarse))
     place = coarse.index(len(best.groups))
     low = coarse[min(place + 1, len(coarse) - 1)]
     high = coarse[max(place - 1, 0)]
-    step = max(1, (high - low) // 64)
+    step = max(1, (high - low) // points)
     return _best(itertools.chain([best], map(score, range(high, low - 1, -step))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -46,45 +48,56 @@ def gradient_blocks(gradients: Sequence[Gradient], partition_bytes: int = 0) -> 
     message and pays one start-up, which is the paper's f(s, B) of equation 10.
     """
     left = [gradient.size_bytes for gradient in gradients]
-    sent_ns = [0] * len(gradients)
-    unsent = dict.fromkeys(range(len(gradients)))
+    sent = [0] * len(gradients)  # time of what has been sent
     blocks: list[Block] = []
-    events = sorted({gradient.generated for gradient in gradients})
-    now = events[0] if events else 0
+    # Time -> the gradients that are generated then, the most urgent first.
+    coming: dict[int, list[int]] = {}
+    for q, gradient in enumerate(gradients):
+        coming.setdefault(gradient.generated, []).append(q)
+    events = sorted(coming)
 
     def unit(q: int) -> tuple[int, int]:
         """The next partition of q: bytes and time."""
         size = min(partition_bytes, left[q]) if partition_bytes else left[q]
         total = gradients[q].size_bytes
         through = gradients[q].wire * (total - left[q] + size) // total if total else gradients[q].wire
-        return size, through - sent_ns[q]
+        return size, through - sent[q]
 
-    while unsent and now < events[-1]:
+    ready: list[int] = []
+    at = 0  # events before this one have happened
+    now = events[0] if events else 0
+    while events and now < events[-1]:
+        while events[at] <= now:
+            for q in coming[events[at]]:
+                heapq.heappush(ready, q)
+            at += 1
         parts: dict[int, int] = {}
         used = 0
-        for q in [q for q in unsent if gradients[q].generated <= now]:
-            ahead = [gradients[j].generated for j in unsent if j < q and gradients[j].generated > now]
-            deadline = min(ahead, default=None)
-            while q in unsent:
+        while ready:
+            q = ready[0]
+            deadline = next((events[k] for k in range(at, len(events)) if coming[events[k]][0] < q), math.inf)
+            while True:
                 size, time = unit(q)
                 startup = 0 if parts else gradients[q].startup
-                if deadline is not None and now + used + startup + time > deadline:
+                if now + used + startup + time > deadline:
                     break
                 used += startup + time
                 parts[q] = parts.get(q, 0) + size
                 left[q] -= size
-                sent_ns[q] += time
+                sent[q] += time
                 if left[q] == 0:
-                    del unsent[q]
-            if q in unsent:
+                    break
+            if left[q] or q not in parts:
                 break
+            heapq.heappop(ready)
         if parts:
             blocks.append(Block(now, tuple(parts.items())))
-        now = now + used if parts and used else next(t for t in events if t > now)
-    for q in unsent:
-        startup, time = gradients[q].startup, gradients[q].wire - sent_ns[q]
+        now = now + used if used else events[at]
+    for happened in events[at:]:
+        ready.extend(coming[happened])
+    for q in sorted(ready):
         blocks.append(Block(now, ((q, left[q]),)))
-        now += startup + time
+        now += gradients[q].startup + gradients[q].wire - sent[q]
     return blocks
 
 
