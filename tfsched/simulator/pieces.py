@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsched.ordering import OrderingError, registry
+from tfsched.errors import TfschedError
+from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
 from tfsched.ordering.decision import Decision
 
@@ -17,8 +18,6 @@ from .workload import Parameter, Workload
 
 # What a preemptive decision is cut into where it says no size: what is on the wire cannot be overtaken.
 PREEMPTION_BYTES = 1_000_000
-# Messages of one simulation; a message costs about 4 µs and 300 bytes.
-MAX_MESSAGES = 100_000_000
 # Of one worker and step: more are a wrong unit, and would take minutes to list.
 MAX_PIECES = 1_000_000
 
@@ -85,11 +84,22 @@ def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> D
     if not dag.recvs:
         return Decision({})
     try:
-        return Decision.of(ordering(dag, None, seed=seed))
-    except OrderingError:
+        priorities = ordering(dag, None, seed=seed)
+    except (OrderingError, DagError, TfschedError):
         raise
-    except RecursionError:
-        raise SimulatorError(f"ordering {method.ordering!r} recursed too deeply; choose another") from None
+    except Exception as error:  # a user's own ordering may do anything
+        message = " ".join(str(error).split())
+        raise SimulatorError(f"ordering {method.ordering!r} failed with {type(error).__name__}: {message}") from error
+    if not isinstance(priorities, Mapping):
+        raise SimulatorError(f"ordering {method.ordering!r} returned {show(priorities)}; return a dict")
+    return Decision.of(priorities)
+
+
+def _priority(method: Method, name: str, value: object) -> float:
+    if value == math.inf:  # no priority: last
+        return math.inf
+    what = f"the priority that ordering {method.ordering!r} gives to {show(name)}"
+    return _checks.number(value, what, SimulatorError, signed=True)
 
 
 def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) -> Scheduled:
@@ -109,20 +119,21 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         credit = decision.credit_bytes if decision is not None else 0
         if credit == 0 and policy == "tictac":
             credit = _CREDIT_BYTES
+        if credit == 0 and decision is not None and decision.preemptive:
+            credit = 1  # one piece at a time: what has been handed over cannot be overtaken
     # Names of the decision are those of transfers, of the method those of parameters.
     names = {name: i for i, name in enumerate(workload.link_names)}
     priorities = [
-        float(i) if decision is None else float(decision.get(name, math.inf)) for i, name in enumerate(workload.link_names)
+        float(i) if decision is None else _priority(method, name, decision.get(name, math.inf))
+        for i, name in enumerate(workload.link_names)
     ]
     plan = _messages(workload, method, decision, names, priorities)
     pieces: list[Piece] = []
     for parts, first in _split(plan, workload, servers):
         pieces += _cut(parts, workload, servers, priorities, partition, first)
+        if len(pieces) > MAX_PIECES:
+            raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
-    if len(pieces) * cluster.workers > MAX_MESSAGES:
-        raise SimulatorError(
-            f"a step has {len(pieces)} messages for each of {cluster.workers} workers; give larger pieces or fewer workers"
-        )
     return Scheduled([pieces[i] for i in order], policy, credit, decision is not None)
 
 
