@@ -160,3 +160,44 @@ def test_too_much_is_refused_before_it_is_tried() -> None:
     workload = Workload.from_layers(layers((1, 1, 2**50)))
     with pytest.raises(SimulatorError, match="larger partition_bytes"):
         simulate(workload, CLUSTER, Method("m", "layer", "p3", 1))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "iterations", "wrong"),
+    [
+        (Cluster(workers=65536, servers=65536), 1, "connections"),
+        (Cluster(workers=60000, servers=1), 1000, "would take hours"),
+        (Cluster(workers=60000, servers=1), 100_000, "do not fit into memory"),
+    ],
+)
+def test_too_large_a_cluster_is_refused(cluster: Cluster, iterations: int, wrong: str) -> None:
+    with pytest.raises(SimulatorError, match=wrong):
+        simulate(forward_chain(2, 1, 1), cluster, Method("m"), iterations=iterations)
+
+
+def test_too_long_a_timeline_is_refused() -> None:
+    with pytest.raises(SimulatorError, match="the timeline would have about"):
+        simulate(forward_chain(200, 1, 1), Cluster(workers=1000), Method("m"), iterations=50, timeline=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (None, "returned None"),
+        ({"1": float("nan")}, "is nan"),
+        ({"1": "first"}, "is 'first'"),
+        (ValueError("no"), "ValueError: no"),
+    ],
+)
+def test_an_ordering_that_answers_nonsense_is_one_sentence(answer: object, wrong: str) -> None:
+    @register("nonsense-for-a-test")
+    def nonsense(dag, times_us=None, *, seed=0):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    try:
+        with pytest.raises(SimulatorError, match=wrong):
+            simulate(forward_chain(2, 1, 1), CLUSTER, Method("m", "nonsense-for-a-test"))
+    finally:
+        registry._orderings.pop("nonsense-for-a-test")

@@ -82,3 +82,13 @@ def test_the_bounds_hold_the_barriers_step() -> None:
         result = simulate(Workload.from_layers(layers((10, 20, 30), (40, 50, 60), (5, 5, 90))), cluster, IN_ORDER)
         assert result.lower_us <= result.median_us + 1e-6
         assert 0 <= result.efficiency <= 1
+
+
+def test_the_critical_path_adds_up_to_the_step() -> None:
+    cluster = CLUSTER.replace(step_overhead_us=7, processing_us_per_mb=1e5, update_us_per_mb=2e5)
+    workload = Workload.from_layers(layers((10, 20, 30), (40, 50, 60)))
+    result = simulate(workload, cluster, IN_ORDER)
+    assert sum(result.critical_us.values()) == pytest.approx(result.median_us)
+    # pull 1, forward 1 and 2 (pull 2 comes meanwhile), backward 2 and 1, push 1 behind push 2, its update.
+    assert result.critical_us["update"] == 30 * 0.2
+    assert result.critical_us["idle"] == pytest.approx(7 + 60 * 0.1 + 30 * 0.1)

@@ -56,6 +56,8 @@ class Result:
       straggler: mean straggler effect.
       waits_us: parameter -> mean time per step and worker for which computation stood still until it arrived.
       critical_path: of the last step: what its end waited for, and what that waited for, in order of time.
+      critical_us: where that step's time went: the path by kind ("compute", "pull", "push", "all-reduce", "update"), and
+        "idle" for what lies between: a step's overhead, processing at the receiver, a sender without credit.
       events: all that ran, if a timeline was asked for.
       messages: sent in all steps.
       pulled_bytes, pushed_bytes: delivered in all steps; an all-reduce counts once as pushed.
@@ -74,6 +76,7 @@ class Result:
     straggler: float
     waits_us: dict[str, float]
     critical_path: list[Segment]
+    critical_us: dict[str, float]
     events: list[Span]
     messages: int
     pulled_bytes: int
@@ -83,7 +86,8 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """A JSON object of all but the events."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "events"}
-        return {**fields, "critical_path": [segment._asdict() for segment in self.critical_path]}
+        path = [segment._asdict() for segment in self.critical_path]
+        return {**fields, "critical_path": path}
 
     def to_perfetto(self) -> dict[str, Any]:
         """The events as a Trace Event Format object for Perfetto; of a run without a timeline, the critical path only."""
@@ -137,6 +141,7 @@ def make_result(
     names = _Names(workload, scheduled, model["update_pieces"])
     steps = len(iteration_us)
     waits = output.tensor_wait_us / (steps * cluster.workers)
+    path = _path(output, names)
     return Result(
         method=method.name,
         iteration_us=iteration_us,
@@ -149,7 +154,10 @@ def make_result(
         lower_us=lower_us,
         straggler=_straggler(output, warmup),
         waits_us={p.name: float(us) for p, us in zip(workload.parameters, waits, strict=True)},
-        critical_path=_path(output, names),
+        critical_path=path,
+        critical_us=_by_kind(
+            path, float(output.begin_us[-2][output.begin_us[-1].argmax()]), float(output.begin_us[-1].max())
+        ),
         events=_events(output, names) if timeline else [],
         messages=output.messages,
         pulled_bytes=output.pulled_bytes,
@@ -211,3 +219,16 @@ def _path(output: Output, names: _Names) -> list[Segment]:
             why = "the step began"
         path.append(Segment(op, resource, float(times_us[at][1]), float(times_us[at][2]), why))
     return path
+
+
+def _by_kind(path: list[Segment], begin_us: float, end_us: float) -> dict[str, float]:
+    """The time from the beginning of the last step to its end, by what it was spent on."""
+    times: dict[str, float] = {"idle": 0.0}
+    at_us = begin_us
+    for segment in path:
+        kind = "compute" if segment.resource.endswith("/compute") else segment.op.partition(" ")[0]
+        times["idle"] += max(segment.start_us - at_us, 0.0)
+        times[kind] = times.get(kind, 0.0) + max(segment.end_us - max(segment.start_us, at_us), 0.0)
+        at_us = max(segment.end_us, at_us)
+    times["idle"] += max(end_us - at_us, 0.0)
+    return times

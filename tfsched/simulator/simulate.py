@@ -17,8 +17,13 @@ from .workload import Workload
 # The op that ends a step in which nothing reads some parameter: the step has to pull it all the same.
 ARRIVALS = "(arrivals)"
 MAX_STEPS = 100_000
-# op times of all workers and steps that are kept at once
-_MAX_CELLS = 200_000_000
+# What is kept for each worker: about 30 bytes an op or piece.
+_MAX_CELLS = 100_000_000
+# A message of all steps and workers takes 3 to 9 µs of processor time, an op a tenth of that; beyond are hours.
+_MAX_MESSAGES = 200_000_000
+_MAX_OPS = 2_000_000_000
+_MAX_CONNECTIONS = 4_000_000
+_MAX_EVENTS = 10_000_000  # of a timeline
 
 
 def simulate(
@@ -53,6 +58,11 @@ def simulate(
     scheduled = schedule(workload, cluster, method, seed)
     model = make_model(workload, cluster, method, scheduled, warmup, iterations, seed)
     if timeline:
+        events = cluster.workers * (len(workload.ops) + 2 * len(scheduled.pieces)) * model["steps"]
+        if events > _MAX_EVENTS:
+            raise SimulatorError(
+                f"the timeline would have about {events} events, more than {_MAX_EVENTS}; give fewer workers or iterations"
+            )
         model["recorded_from"] = 0
     output = native.run(model)
     return make_result(workload, cluster, method, scheduled, model, output, timeline)
@@ -64,10 +74,7 @@ def make_model(
     """The fields of Model in cc/simulator/model.h."""
     ring = cluster.architecture == "ring"
     steps = warmup + iterations
-    if steps * cluster.workers + len(workload.ops) * cluster.workers > _MAX_CELLS:
-        raise SimulatorError(
-            f"{cluster.workers} workers with {len(workload.ops)} ops and {steps} steps do not fit into memory; give fewer"
-        )
+    _check_size(workload, cluster, scheduled, steps)
     index = workload.index
     op_us = [op.time_us for op in workload.ops]
     op_inputs = [[index[name] for name in dict.fromkeys(op.inputs)] for op in workload.ops]
@@ -138,6 +145,23 @@ def make_model(
         "pull_rank": _ranks([piece.server for piece in pieces], pulled, scheduled.ordered),
         "push_rank": _ranks([piece.server for piece in pieces], [bool(ops) for ops in push_inputs], scheduled.ordered),
     }
+
+
+def _check_size(workload: Workload, cluster: Cluster, scheduled: Scheduled, steps: int) -> None:
+    """Refuses what would take more memory or time than anybody means."""
+    workers, ops, pieces = cluster.workers, len(workload.ops), len(scheduled.pieces)
+    if cluster.architecture == "ps" and workers * cluster.servers > _MAX_CONNECTIONS:
+        raise SimulatorError(
+            f"{workers} workers and {cluster.servers} servers have more than {_MAX_CONNECTIONS} connections; give fewer"
+        )
+    if workers * (ops + 2 * pieces + steps) > _MAX_CELLS or steps * pieces > _MAX_CELLS:
+        raise SimulatorError(
+            f"{workers} workers with {ops} ops and {pieces} pieces in {steps} steps do not fit into memory; give fewer"
+        )
+    if 2 * workers * pieces * steps > _MAX_MESSAGES or workers * ops * steps > _MAX_OPS:
+        raise SimulatorError(
+            f"{workers} workers with {ops} ops and {pieces} pieces in {steps} steps would take hours; give fewer of one"
+        )
 
 
 def _ranks(servers: list[int], used: list[bool], ordered: bool) -> list[int]:
