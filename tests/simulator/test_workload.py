@@ -63,6 +63,23 @@ def test_a_transfer_without_bytes_has_what_its_link_carries() -> None:
     assert workload.parameters[0].size_bytes == 40
 
 
+def test_transfers_of_a_link_stay_on_one_server() -> None:
+    resources = [Resource("c", "compute"), Resource("a", "link", BPS), Resource("b", "link", BPS)]
+    two = Dag(
+        resources, [Op("w", "b", (), 1.0), Op("x", "a", (), 1.0), Op("y", "b", (), 1.0), Op("f", "c", ("w", "x"), 1.0)]
+    )
+    assert [p.server for p in Workload.from_dag(two).parameters] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_a_value_that_is_asked_for_late(barrier: bool) -> None:
+    ops = (ComputeOp("first", 50.0), ComputeOp("second", 10.0, ("first",)))
+    workload = Workload(ops, (Parameter("p", 30, ("second",), ("second",), ("first",)),), "train")
+    result = simulate(workload, Cluster(bandwidth_bps=BPS, barrier=barrier), Method("m", "fifo", "p3"), iterations=4)
+    # Kept: first, pull, second, push. Crossed: push and pull behind each other, while the next step's first op runs.
+    assert result.median_us == (50 + 30 + 10 + 30 if barrier else 30 + 30 + 10)
+
+
 @pytest.mark.parametrize("phase", ["forward", "train"])
 def test_transfers_that_wait_for_transfers_are_refused(phase: str) -> None:
     with pytest.raises(SimulatorError, match="waits for"):

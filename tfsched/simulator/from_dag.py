@@ -21,7 +21,8 @@ def workload_of_dag(dag: Dag, phase: str | None = None) -> Workload:
       which the transfer stands for push, update and pull together: what comes after transfers is the next step's forward
       pass. If nothing reads it, it is the push of the recv of the same name behind the first "/", as in recv/w and push/w.
 
-    Bytes count, and the cluster's bandwidth; a transfer without bytes gets those that its link carries in its time.
+    Bytes count, and the cluster's bandwidth; a transfer without bytes gets those that its link carries in its time. Where
+    the DAG has several links, the transfers of each stay together on one server.
     """
     links = set(dag.recv_indices)
     if phase is None:
@@ -71,6 +72,9 @@ def _parameters(dag: Dag, pushes: list[int], times_us: list[float]) -> list[Para
     def names(indices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(dag.ops[j].name for j in indices if j not in links)
 
+    channels: dict[str, int] = {}
+    for i in dag.recv_indices:
+        channels.setdefault(dag.ops[i].resource, len(channels))
     parameters = []
     paired = set(push_of.values())
     lonely = set(alone)
@@ -78,14 +82,15 @@ def _parameters(dag: Dag, pushes: list[int], times_us: list[float]) -> list[Para
         if i in paired:
             continue
         size, own, readers = _bytes(dag, i, times_us[i]), dag.ops[i].name, names(dag.consumers[i])
+        server = channels[dag.ops[i].resource] if len(channels) > 1 else None
         if i in lonely:
-            parameters.append(Parameter(own, size, readers, names(dag.input_indices[i]), pulled=bool(readers)))
+            parameters.append(Parameter(own, size, readers, names(dag.input_indices[i]), (), bool(readers), server))
             continue
         made_by = names(dag.input_indices[push_of[i]]) if i in push_of else ()
         for j in dag.input_indices[i]:
             if j in links:
                 raise SimulatorError(f"transfer {own!r} waits for transfer {dag.ops[j].name!r}; put an op between them")
-        parameters.append(Parameter(own, size, readers, made_by, names(dag.input_indices[i])))
+        parameters.append(Parameter(own, size, readers, made_by, names(dag.input_indices[i]), server=server))
     return parameters
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import pathlib
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -141,13 +142,26 @@ def run(model: Mapping[str, Any]) -> Output:
         setattr(native, name, _Table(pointer(offsets, "i32"), pointer(values, "i32")))
 
     found = _Result()
-    error = library().tfsched_sim_run(ctypes.byref(native), ctypes.byref(found))
+    error = _call(native, found)
     if error is not None:
         raise SimulatorError(f"the simulation failed ({error.decode()}); please report it with its input")
     try:
         return _output(found, model)
     finally:
         library().tfsched_sim_free(ctypes.byref(found))
+
+
+def _call(native: _Model, found: _Result) -> bytes | None:
+    """Calls the engine in a thread of its own, for the main one has to hear Ctrl-C while it runs."""
+    answers: list[bytes | None] = []
+    run_engine = library().tfsched_sim_run
+    thread = threading.Thread(
+        target=lambda: answers.append(run_engine(ctypes.byref(native), ctypes.byref(found))), daemon=True
+    )
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    return answers[0]
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -135,7 +135,11 @@ def make_model(
         "op_us": op_us,
         "op_inputs": op_inputs,
         "op_reads": op_reads,
-        "pull_inputs": [ops_of(piece, "asked_after") if pull else [] for piece, pull in zip(pieces, pulled, strict=True)],
+        # Across the barrier what was updated is not asked for.
+        "pull_inputs": [
+            ops_of(piece, "asked_after") if pull and (barrier or not made) else []
+            for piece, pull, made in zip(pieces, pulled, push_inputs, strict=True)
+        ],
         "push_inputs": push_inputs,
         "piece_tensors": [piece.parameters for piece in pieces],
         "tensor_bytes": [parameter.size_bytes for parameter in workload.parameters],
