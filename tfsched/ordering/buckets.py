@@ -18,7 +18,7 @@ from .pace import pace
 from .registry import register
 
 # What all trial schedules may cost together: ops and messages.
-MOST_RUN = 1_500_000
+MOST_RUN = 1_000_000
 
 
 @register("buckets")
@@ -61,44 +61,56 @@ def _known(dag: Dag, times_us: Mapping[str, float] | None, seed: int) -> Iterato
 
 def _by_size(dag: Dag, times_us: Mapping[str, float] | None) -> Iterator[tuple[str, Decision]]:
     """Plans for T from the largest to 16 KiB."""
-    total = sum(cost.size_bytes for cost in costs(dag, times_us).values())
+    facts = _Facts(dag, times_us)
+    total = sum(cost.size_bytes for cost in facts.cost.values())
     sizes = [round(2 ** (k / 2)) for k in range(28, 128)]
     for size in reversed([size for size in sizes if size < total]):
-        yield f"messages of {size} bytes", _of_size(dag, times_us, size)
+        yield f"messages of {size} bytes", facts.plan(size)
 
 
-def _of_size(dag: Dag, times_us: Mapping[str, float] | None, size: int) -> Decision:
-    duration = times_ns(dag, times_us)
-    release, tail = _paths.heads(dag, duration), _paths.tails(dag, duration)
-    after_recv = _paths.has_recv_before(dag)
-    cost = costs(dag, times_us)
-    urgency = {i: tail[i] for i in dag.recv_indices}
-    groups: list[tuple[str, ...]] = []
+class _Facts:
+    """What is the same for every T."""
 
-    def close(members: list[int]) -> None:
-        if len(members) > 1:
-            groups.append(tuple(dag.ops[i].name for i in members))
-            for i in members:
-                urgency[i] = max(tail[j] for j in members)
+    def __init__(self, dag: Dag, times_us: Mapping[str, float] | None) -> None:
+        self.dag = dag
+        self.cost = costs(dag, times_us)
+        duration = times_ns(dag, times_us)
+        self.tail = tail = _paths.tails(dag, duration)
+        release = _paths.heads(dag, duration)
+        # A recv that waits for others must not wait in a message for one of these.
+        after_recv = _paths.has_recv_before(dag)
+        free = [i for i in dag.recv_indices if not after_recv[i]]
+        free.sort(key=lambda i: (dag.ops[i].resource, release[i], -tail[i], i))
+        self.chains = [list(own) for _, own in itertools.groupby(free, key=lambda i: dag.ops[i].resource)]
 
-    for link in dict.fromkeys(op.resource for op in dag.recvs):
-        # A recv that waits for others must not wait in a group for one of these.
-        small = [
-            i for i in dag.recv_indices if dag.ops[i].resource == link and not after_recv[i] and cost[i].size_bytes < size
-        ]
-        small.sort(key=lambda i: (release[i], -tail[i], i))
-        members: list[int] = []
-        held = 0
-        for i in small:
-            if members and held + cost[i].size_bytes > size:
-                close(members)
-                members, held = [], 0
-            members.append(i)
-            held += cost[i].size_bytes
-        close(members)
-    rank = _paths.ranks([urgency[i] for i in dag.recv_indices], best_first=False)
-    priorities = {op.name: r for op, r in zip(dag.recvs, rank, strict=True)}
-    return Decision(priorities, groups=groups, partition_bytes=size, policy="bytescheduler")
+    def plan(self, size: int) -> Decision:
+        """The messages of about `size` bytes."""
+        urgency = {i: self.tail[i] for i in self.dag.recv_indices}
+        groups: list[tuple[str, ...]] = []
+        for members in self._merged(size):
+            groups.append(tuple(self.dag.ops[i].name for i in members))
+            most = max(self.tail[i] for i in members)
+            urgency.update(dict.fromkeys(members, most))
+        rank = _paths.ranks([urgency[i] for i in self.dag.recv_indices], best_first=False)
+        priorities = {op.name: r for op, r in zip(self.dag.recvs, rank, strict=True)}
+        return Decision(priorities, groups=groups, partition_bytes=size, policy="bytescheduler")
+
+    def _merged(self, size: int) -> Iterator[list[int]]:
+        for chain in self.chains:
+            members: list[int] = []
+            held = 0
+            for i in chain:
+                own = self.cost[i].size_bytes
+                if own >= size:
+                    continue
+                if held + own > size:
+                    if len(members) > 1:
+                        yield members
+                    members, held = [], 0
+                members.append(i)
+                held += own
+            if len(members) > 1:
+                yield members
 
 
 def _messages(dag: Dag, plan: Decision) -> int:

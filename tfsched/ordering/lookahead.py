@@ -37,8 +37,9 @@ def lookahead(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: in
     4. Where no such change helps any more, simulated annealing with what is left of the budget: seeded moves of one transfer
        by a short or a long way.
 
-    It ends at a lower bound (each resource alone between longest paths), and after 200 schedules per recv or a
-    million ops run, whichever is first: seconds at 100,000 ops, where not much more than 1 and 2 is left.
+    Times count in whole nanoseconds. It ends at a lower bound (each resource alone between longest paths), and after 200
+    schedules per recv or a million ops run, whichever is first: seconds at 100,000 ops, where not much more than 1 and 2
+    is left.
 
     It does not help where TAO reaches the bound already (chains, most sequential models), and its result is only as good as
     the op times: it needs them from a trace. `seed` draws the random moves. Raises DagError for a bad time.
@@ -46,23 +47,30 @@ def lookahead(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: in
     fast = FastSchedule(dag, times_us)
     if not fast.recvs:
         return {}
-    known = {"tao": tao(dag, times_us), "tio": tio(dag), "layer": layer(dag)}
     search = _Search(fast, seed)
-    tail = _paths.tails(dag, fast.duration)
-    candidates = [fast.order_of(priorities) for priorities in known.values()]
-    candidates.append(sorted(fast.recvs, key=lambda i: (-tail[i], i)))
-    search.start_from(candidates)
+    tried: list[list[int]] = []
+
+    def candidates() -> Iterator[list[int]]:
+        """Cheap ones first: where one of them reaches the bound, TAO need not be run at all."""
+        tail = _paths.tails(dag, fast.duration)
+        yield sorted(fast.recvs, key=lambda i: (-tail[i], i))
+        for quick in (layer, tio, tao):
+            tried.append(fast.order_of(quick(dag, times_us)))
+            yield tried[-1]
+
+    search.start_from(candidates())
     search.descend()
     search.anneal()
-    found = {dag.ops[i].name: float(k) for k, i in enumerate(search.best_order)}
-    # Whole ns and µs may differ in the last digit; the promise is about list_schedule.
-    best_us = list_schedule(dag, found, times_us).makespan_us
-    for order, priorities in zip(candidates, known.values(), strict=False):
-        span_us = list_schedule(dag, priorities, times_us).makespan_us
-        if span_us < best_us:
-            best_us = span_us
-            found = {dag.ops[i].name: float(k) for k, i in enumerate(order)}
-    return {op.name: found[op.name] for op in dag.recvs}
+    found = search.best_order
+    if search.best > search.bound:
+        # Whole ns and fractions of them may differ in the last digit; the promise is about list_schedule.
+        found = min([found, *tried], key=lambda order: list_schedule(dag, _numbered(dag, order), times_us).makespan_us)
+    priorities = _numbered(dag, found)
+    return {op.name: priorities[op.name] for op in dag.recvs}
+
+
+def _numbered(dag: Dag, order: Sequence[int]) -> dict[str, float]:
+    return {dag.ops[i].name: float(k) for k, i in enumerate(order)}
 
 
 class _Search:
@@ -89,10 +97,10 @@ class _Search:
             self.best, self.best_start, self.best_order = makespan, start, list(order)
         return makespan
 
-    def start_from(self, candidates: Sequence[Sequence[int]]) -> None:
+    def start_from(self, candidates: Iterator[list[int]]) -> None:
         """Steps 1 and 2."""
-        spans: list[tuple[int, int, Sequence[int]]] = []
-        for order in candidates:  # these are run in any case: the promise depends on it
+        spans: list[tuple[int, int, list[int]]] = []
+        for order in candidates:  # all are run, whatever is left: the promise depends on it
             spans.append((self.try_order(order), len(spans), order))
             if self.best == self.bound:
                 return
