@@ -70,17 +70,21 @@ def servers_of(parameters: Sequence[Parameter], cluster: Cluster) -> list[int]:
 def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> Decision | None:
     """What the method's ordering says of the workload, keyed by `Workload.link_names`; None without an ordering.
 
-    The ordering is told the bandwidth that one worker has if all of them use the servers at once.
+    The ordering is told the bandwidth that one worker has if all of them use the servers at once, or that of an all-reduce.
     """
     if method.ordering is None:
         return None
     ordering = registry.get(method.ordering)
-    share = 1.0
+    bandwidth_bps, startup_us = cluster.bandwidth_bps, cluster.startup_us
     if cluster.architecture == "ps":
-        share = min(1.0, cluster.servers / cluster.workers)
+        bandwidth_bps *= min(1.0, cluster.servers / cluster.workers)
+    elif cluster.workers > 1:
+        # An all-reduce takes 2(N-1) steps, each of an N-th of the bytes.
+        startup_us *= 2 * (cluster.workers - 1)
+        bandwidth_bps *= cluster.workers / (2 * (cluster.workers - 1))
     gradients = workload.phase == "train" and (method.view == "gradients" or cluster.architecture == "ring")
     view = workload.gradient_dag if gradients else workload.pull_dag
-    dag = view(cluster.bandwidth_bps * share, cluster.startup_us)
+    dag = view(bandwidth_bps, startup_us)
     if not dag.recvs:
         return Decision({})
     try:
@@ -112,8 +116,6 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         if partition == 0 and decision is not None and decision.preemptive:
             partition = PREEMPTION_BYTES
     policy = method.policy or (decision.policy if decision is not None else None) or "tictac"
-    if cluster.architecture == "ring" and policy == "tictac":
-        policy = "bytescheduler"
     credit = method.credit_bytes
     if credit is None:
         credit = decision.credit_bytes if decision is not None else 0
@@ -121,6 +123,8 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
             credit = _CREDIT_BYTES
         if credit == 0 and decision is not None and decision.preemptive:
             credit = 1  # one piece at a time: what has been handed over cannot be overtaken
+    if cluster.architecture == "ring" and policy == "tictac":
+        policy = "bytescheduler"
     # Names of the decision are those of transfers, of the method those of parameters.
     names = {name: i for i, name in enumerate(workload.link_names)}
     priorities = [
