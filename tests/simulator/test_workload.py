@@ -120,17 +120,24 @@ def traced(*, train: bool) -> StepTrace:
     nodes.append(["x", "Mul", WORKER, ["v0/read", "v1/read"]])
     transfers = [{"name": f"v{i}/read:0@{WORKER}", "link": f"{s}>{WORKER}", "bytes": 100} for i, s in enumerate(SERVERS)]
     if train:
+        # The end of the step: a signal of no bytes that the first server's update is applied.
+        nodes += [["done", "NoOp", SERVERS[0], ["^apply0"]], ["signal", "Const", SERVERS[0], ["^done", "^g0"]]]
+        nodes.append(["end", "Identity", WORKER, ["signal"]])
+        transfers.append({"name": f"signal:0@{WORKER}", "link": f"{SERVERS[0]}>{WORKER}", "bytes": 0})
         for i, server in enumerate(SERVERS):
             nodes.append([f"g{i}", "Grad", WORKER, ["x"]])
             nodes.append([f"scaled{i}", "Mul", server, [f"g{i}"]])
             nodes.append([f"apply{i}", "ResourceApplyGradientDescent", server, [f"v{i}", "lr", f"scaled{i}"]])
             transfers.append({"name": f"g{i}:0@{server}", "link": f"{WORKER}>{server}", "bytes": 100})
-    step = {
-        **{"start_us": 0, "end_us": 1000, "sends": []},
-        "ops": {name: [10, 7] for name, _, device, _ in nodes if device == WORKER},
-        "transfers": {row["name"]: [0, 50 * (k + 1)] for k, row in enumerate(transfers)},
-    }
-    data = {"format": "tfsched-trace/1", "tensorflow": "", "nodes": nodes, "transfers": transfers, "steps": [step]}
+    steps = [
+        {
+            **{"start_us": 0, "end_us": 1000, "sends": []},
+            "ops": {name: [10, time_us] for name, _, device, _ in nodes if device == WORKER},
+            "transfers": {row["name"]: [0, 50 * (k + 1)] for k, row in enumerate(transfers)},
+        }
+        for time_us in (20, 5, 7)
+    ]
+    data = {"format": "tfsched-trace/1", "tensorflow": "", "nodes": nodes, "transfers": transfers, "steps": steps}
     return StepTrace.from_json(data)
 
 
@@ -147,8 +154,16 @@ def test_a_traced_training_step_knows_which_gradient_is_whose() -> None:
         (f"v{i}/read:0@{WORKER}", (f"g{i}",), i) for i in range(2)
     ]
     assert Workload.from_trace(traced(train=True), "forward").parameters[0].made_by == ()
+    assert sorted(op.name for op in workload.ops) == ["end", "g0", "g1", "x"]
     result = simulate(workload, Cluster(servers=2, bandwidth_bps=BPS), Method("m", "fifo", "p3"), iterations=1)
-    assert result.median_us == 200 + 7 + 7 + 200  # both pulls over the worker's link, x, g0, both pushes from then on
+    # Both pulls over the worker's link, x, the gradient that is made first (behind "end" or not), both pushes from then on.
+    assert result.median_us in (200 + 7 + 7 + 200, 200 + 7 + 7 + 7 + 200)
+
+
+def test_op_times_of_a_trace_are_the_median_or_the_least() -> None:
+    assert [op.time_us for op in Workload.from_trace(traced(train=False), times="least").ops] == [5.0]
+    with pytest.raises(SimulatorError, match="times are 'mean'"):
+        Workload.from_trace(traced(train=False), times="mean")
 
 
 def test_a_trace_without_the_worker_is_one_sentence() -> None:

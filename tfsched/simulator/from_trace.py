@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfsched.ordering import Dag
+from tfsched.ordering._checks import show
 
 from .errors import SimulatorError
 from .from_dag import workload_of_dag
-from .workload import Parameter, Workload
+from .workload import ComputeOp, Parameter, Workload
 
 _VARIABLES = {"VarHandleOp", "Variable", "VariableV2"}
 _PASSING_ON = {"Identity", "ReadVariableOp", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics"}
@@ -20,10 +22,16 @@ _UPDATE = re.compile(
 )
 
 
-def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None = None) -> Workload:
-    """The workload of `worker`, with the least time of each op over the traced steps.
+TIMES = ("median", "least")
 
-    None: of the tasks that are no parameter server, the one that computes most.
+
+def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None = None, times: str = "median") -> Workload:
+    """The workload of `worker`, with the median (or the least) time of each op over the traced steps.
+
+    Orderings use the least (TicTac's time oracle), which is what an op takes undisturbed. A real step's ops are disturbed, so
+    its time is predicted better by the median.
+
+    Worker None: of the tasks that are no parameter server, the one that computes most.
 
     Transfers to the worker are pulls. In phase "train", the default where the worker sends something, its transfers to
     others are pushes; one that leads to the update of a variable that the worker pulls is that parameter's gradient.
@@ -31,6 +39,8 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
 
     Raises SimulatorError for a trace without transfers to the worker.
     """
+    if times not in TIMES:
+        raise SimulatorError(f"the times are {show(times)}; give one of {', '.join(TIMES)}")
     receivers = list(trace.receivers())
     if not receivers:
         raise SimulatorError("the trace has no transfers between tasks; trace a step of a graph that spans several tasks")
@@ -38,8 +48,7 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
         worker = next((task for task in receivers if "/job:ps/" not in f"{task}/"), receivers[0])
     if worker not in receivers:
         raise SimulatorError(f"the trace has no transfer to {worker}; the receivers are {', '.join(receivers)}")
-    dag: Dag = trace.dag(worker)
-    base = workload_of_dag(dag, "forward")
+    base = workload_of_dag(_without_signals(trace.dag(worker), worker), "forward")
     sent = [name for name, link in trace.links.items() if link.partition(">")[0] == worker]
     if phase is None:
         phase = "train" if sent else "forward"
@@ -65,7 +74,35 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
             else:
                 size = int(trace.sizes.get(name, 0))
                 parameters[name] = Parameter(name, size, (), (_source(name),), pulled=False, server=server_of(name))
-    return Workload(base.ops, tuple(parameters.values()), phase)
+    ops = base.ops if times == "least" else tuple(_with_median(op, trace.steps) for op in base.ops)
+    return Workload(ops, tuple(parameters.values()), phase)
+
+
+def _with_median(op: ComputeOp, steps: Sequence[Any]) -> ComputeOp:
+    found = [float(step.ops[op.name][1]) for step in steps if op.name in step.ops]
+    return dataclasses.replace(op, time_us=statistics.median(found)) if found else op
+
+
+def _without_signals(dag: Dag, worker: str) -> Dag:
+    """The DAG without what tells the worker that something is done elsewhere, such as the updates at the end of a step.
+
+    Those are transfers without bytes that wait for ops of other tasks; then the ops that lead to nothing else go.
+    """
+    links = set(dag.recv_indices)
+    gone: set[int] = set()
+    for i in reversed(dag.topological_order):
+        op = dag.ops[i]
+        if i in links:
+            useless = bool(op.inputs) and not op.size_bytes
+        else:
+            useless = op.resource != f"{worker}/compute" and all(j in gone for j in dag.consumers[i])
+        if useless:
+            gone.add(i)
+    if len(gone) == len(dag.ops):
+        return dag
+    names = {dag.ops[i].name for i in gone}
+    kept = [op._replace(inputs=tuple(n for n in op.inputs if n not in names)) for op in dag.ops if op.name not in names]
+    return Dag(dag.resources.values(), kept)
 
 
 def _source(transfer: str) -> str:

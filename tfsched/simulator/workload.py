@@ -144,11 +144,11 @@ class Workload:
         return workload_of_dag(dag, phase)
 
     @classmethod
-    def from_trace(cls, trace: Any, phase: str | None = None, worker: str | None = None) -> Workload:
+    def from_trace(cls, trace: Any, phase: str | None = None, worker: str | None = None, times: str = "median") -> Workload:
         """The workload of a worker in a step trace (`tfsched.StepTrace`); see tfsched.simulator.from_trace."""
         from .from_trace import workload_of_trace
 
-        return workload_of_trace(trace, phase, worker)
+        return workload_of_trace(trace, phase, worker, times)
 
     def pull_dag(self, bandwidth_bps: float, startup_us: float = 0.0) -> Dag:
         """One step as orderings of pulls see it: a recv for each pulled parameter, and all ops."""
