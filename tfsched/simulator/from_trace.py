@@ -28,8 +28,8 @@ TIMES = ("median", "least")
 def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None = None, times: str = "median") -> Workload:
     """The workload of `worker`, with the median (or the least) time of each op over the traced steps.
 
-    Orderings use the least (TicTac's time oracle), which is what an op takes undisturbed. A real step's ops are disturbed, so
-    its time is predicted better by the median.
+    Orderings use the least (TicTac's time oracle), which is what an op takes undisturbed. A real step's ops are disturbed,
+    so its time is predicted better by the median.
 
     Worker None: of the tasks that are no parameter server, the one that computes most.
 
