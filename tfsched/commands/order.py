@@ -17,6 +17,8 @@ from tfsched.ordering.layers import LayerTable
 from tfsched.ordering.plan import plan_of
 
 MAX_PIECES = 1_000_000
+# More than a century is a wrong unit, and sums of such numbers are infinite.
+MAX_STEP_US = 2.0**62 / 1000
 
 
 def define(flags: CommandFlags) -> None:
@@ -50,7 +52,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     if flags.timeline or flags.plot:
         draw(flags, dag, decision, schedule)
     if flags.json:
-        print(json.dumps({**result, "plan": saved.to_json()}, indent=1))
+        print(json.dumps({**result, "plan": saved.to_json()}, indent=1, allow_nan=False))
     elif not flags.quiet:
         show(result, flags.plan)
     return 0
@@ -59,7 +61,13 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
 def single_dag(source: Any, flags: CommandFlags) -> Dag:
     """The DAG of one worker, on the links that the flags ask for."""
     startup_us = flags.startup_us if flags.startup_us >= 0 else None
-    return inputs.dag_of(source, flags, inputs.parse_bandwidth(flags.bandwidth), startup_us)
+    dag = inputs.dag_of(source, flags, inputs.parse_bandwidth(flags.bandwidth), startup_us)
+    total_us = sum(dag.times_us())
+    if not total_us < MAX_STEP_US:
+        raise TfschedError(
+            f"all ops together take {total_us:g} µs; check the times, which are in µs, and the sizes in bytes."
+        )
+    return dag
 
 
 def predict(dag: Dag, decision: Any) -> Schedule:
