@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tfsched.ordering import Dag, Op, Resource, get, list_schedule
 from tfsched.ordering.exact import solve
 
-CPU = Resource("cpu", "compute")
+CPUS = (Resource("cpu", "compute"), Resource("cpu1", "compute"))
 
 
 def _times(draw: random.Random) -> float:
@@ -22,11 +22,10 @@ def _times(draw: random.Random) -> float:
 
 def _dag(draw: random.Random, nodes: list[Op], links: int = 1) -> Dag:
     """Recvs in a random order of the file, as TensorFlow lists them."""
-    recvs = [op for op in nodes if op.resource != "cpu"]
+    recvs = [op for op in nodes if op.resource.startswith("link")]
     draw.shuffle(recvs)
-    return Dag(
-        [CPU, *(Resource(f"link{i}", "link") for i in range(links))], recvs + [op for op in nodes if op.resource == "cpu"]
-    )
+    computation = [op for op in nodes if not op.resource.startswith("link")]
+    return Dag([*CPUS, *(Resource(f"link{i}", "link") for i in range(links))], recvs + computation)
 
 
 def scattered(draw: random.Random, recvs: int) -> Dag:
@@ -36,6 +35,18 @@ def scattered(draw: random.Random, recvs: int) -> Dag:
     for k in range(2 * recvs):
         inputs = set(draw.sample([op.name for op in nodes[-12:]], draw.randrange(1, 3))) | {f"r{draw.randrange(recvs)}"}
         nodes.append(Op(f"c{k}", "cpu", tuple(sorted(inputs)), _times(draw)))
+    return _dag(draw, nodes, links)
+
+
+def tangled(draw: random.Random, recvs: int) -> Dag:
+    """As scattered, with up to four inputs an op, and one or two compute devices, whose order no ordering decides."""
+    links, devices = draw.randrange(1, 3), draw.randrange(1, 3)
+    nodes = [Op(f"r{k}", f"link{draw.randrange(links)}", (), float(draw.randrange(1, 30))) for k in range(recvs)]
+    for k in range(2 * recvs):
+        inputs = set(draw.sample([op.name for op in nodes[-12:]], draw.randrange(1, 4)))
+        if draw.random() < 0.7:
+            inputs.add(f"r{draw.randrange(recvs)}")
+        nodes.append(Op(f"c{k}", f"cpu{draw.randrange(devices) or ''}", tuple(sorted(inputs)), float(draw.randrange(1, 30))))
     return _dag(draw, nodes, links)
 
 
@@ -136,7 +147,7 @@ def _gap(dag: Dag, name: str) -> float:
 
 # Kind -> shape -> builder of (random source, number of recvs).
 CORPUS: dict[str, dict[str, Callable[[random.Random, int], Dag]]] = {
-    "random": {"scattered": scattered, "layered": layered},
+    "random": {"scattered": scattered, "tangled": tangled, "layered": layered},
     "model-shaped": {"sequential": sequential, "residual": residual, "inception": inception},
     "adversarial": {
         "two-tailed": two_tailed,
