@@ -43,7 +43,7 @@ PARTS = {
     "reports": rule("matplotlib numpy", "ordering errors"),
     "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors options ordering ops tracing"),
     "commands": rule(
-        "tensorflow tensorflow_io absl google rich",
+        "tensorflow tensorflow_io absl google rich yaml",
         "tfsched errors version ordering options server grappler ops tracing bench simulator reports",
     ),
     "cli": rule("absl", "errors version commands"),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.ordering import literal
 from tests.ordering.dags import chain, figure_4b, random_dags
 from tfsched.ordering import get, list_schedule
+from tfsched.ordering.evaluate import evaluate, sent
+from tfsched.ordering.layers import Layer, LayerTable, training_dag
 from tfsched.ordering.oracle import times_ns
 from tfsched.ordering.reasons import critical_path, reasons
 
@@ -82,3 +84,20 @@ def test_the_path_names_what_was_waited_for():
         ("recv2", "waited for link0, busy with recv1"),
         ("op2", "waited for its input recv2"),
     ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50), st.integers(0, 90_000)), min_size=1, max_size=7),
+    st.sampled_from(["pace", "bytescheduler", "p3", "mg-wfbp", "prophet", "tao"]),
+    st.sampled_from([0.0, 5.0]),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_path_of_cut_and_merged_transfers_has_no_overlap(rows, algorithm, startup_us):
+    table = LayerTable(Layer(f"l{i}", float(f), float(b), size) for i, (f, b, size) in enumerate(rows))
+    dag = training_dag(table, 1e10, startup_us)
+    decision = get(algorithm)(dag)
+    schedule = evaluate(dag, decision)
+    path = critical_path(dag, schedule, sent(dag, decision))
+    assert path[-1].end_us == pytest.approx(schedule.makespan_us)
+    for one, following in itertools.pairwise(path):
+        assert one.end_us <= following.start_us * (1 + 1e-9)

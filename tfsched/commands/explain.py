@@ -11,6 +11,7 @@ from tfsched.commands.flags import CommandFlags
 from tfsched.commands.order import predict, single_dag
 from tfsched.commands.showing import plain, say, table
 from tfsched.ordering import Dag
+from tfsched.ordering.evaluate import sent
 from tfsched.ordering.plan import plan_of
 from tfsched.ordering.reasons import Reason, Step, critical_path, reasons
 
@@ -36,7 +37,8 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     decision = algorithm(dag, seed=flags.seed)
     plan = plan_of(dag, flags.algorithm, decision, flags.seed)
     order = [reason for reason in reasons(dag, plan.priorities) if flags.recv in reason.name]
-    path = critical_path(dag, predict(dag, decision))
+    schedule = predict(dag, decision)
+    path = critical_path(dag, schedule, sent(dag, decision))
     if flags.json:
         print(json.dumps(result_of(dag, flags.algorithm, order, path), indent=1, allow_nan=False))
     elif not flags.quiet:

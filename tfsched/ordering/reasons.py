@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from .dag import Dag
+from .evaluate import Sent
 from .makespan import Schedule
 from .oracle import times_ns
 from .tao import _INFINITE, _Properties
@@ -97,43 +98,76 @@ def _us(time_ns: int) -> str:
     return "none" if time_ns == _INFINITE else f"{time_ns / 1000:,.1f} us"
 
 
-def critical_path(dag: Dag, schedule: Schedule) -> list[Step]:
+def critical_path(dag: Dag, schedule: Schedule, stretches: Iterable[Sent] = ()) -> list[Step]:
     """Return the chain of ops that made the schedule as long as it is, first op first.
 
-    From the op that ends last, backwards: each op started when its last input ended or, if that was earlier, when its
-    resource became free; that op is the one before it on the path.
+    From what ends last, backwards: each op started when its last input ended or, if that was later, when its resource
+    became free; that op is the one before it on the path. Where transfers are cut, merged or overtaken, `stretches` (see
+    `tfsched.ordering.evaluate.sent`) are what each link did: each counts by itself, for a transfer that is overtaken holds
+    its link at its beginning and at its end only.
     """
-    start = np.array([schedule.start_us[op.name] for op in dag.ops])
-    end = np.array([schedule.end_us[op.name] for op in dag.ops])
-    # Per resource, its ops by the time they end, to find the one that held it.
-    of_resource: dict[str, np.ndarray] = {}
-    for name in dag.resources:
-        mine = np.array([i for i, op in enumerate(dag.ops) if op.resource == name], dtype=np.int64)
-        of_resource[name] = mine[np.argsort(end[mine], kind="stable")]
+    acts = _activities(dag, schedule, stretches)
+    of_resource: dict[str, list[int]] = {}
+    for number, act in enumerate(acts):
+        of_resource.setdefault(act.resource, []).append(number)
+    for mine in of_resource.values():
+        mine.sort(key=lambda i: acts[i].end_us)
+    ends = {name: np.array([acts[number].end_us for number in mine]) for name, mine in of_resource.items()}
     path: list[Step] = []
     visited: set[int] = set()
-    i: int | None = int(end.argmax())
-    while i is not None and i not in visited:
-        visited.add(i)
-        before, why = _before(dag, i, start, end, of_resource[dag.ops[i].resource], visited)
-        op = dag.ops[i]
-        path.append(Step(op.name, op.resource, float(start[i]), float(end[i]), why))
-        i = before
+    current: int | None = max(range(len(acts)), key=lambda i: acts[i].end_us)
+    while current is not None and current not in visited:
+        visited.add(current)
+        act = acts[current]
+        current, why = _before(acts, act, of_resource[act.resource], ends[act.resource], visited)
+        path.append(Step(act.name, act.resource, act.start_us, act.end_us, why))
     return path[::-1]
 
 
+class _Activity(NamedTuple):
+    """An op, or a stretch of a link; `inputs` are the activities that it waited for."""
+
+    name: str
+    resource: str
+    start_us: float
+    end_us: float
+    inputs: tuple[int, ...]
+
+
+def _activities(dag: Dag, schedule: Schedule, stretches: Iterable[Sent]) -> list[_Activity]:
+    """The ops in file order, then the stretches; the last stretch of a recv stands for it."""
+    number_of = list(range(len(dag.ops)))  # per op the activity that delivers it
+    sent = list(stretches)
+    for k, stretch in enumerate(sent, len(dag.ops)):
+        for name in stretch.recvs:
+            i = dag.index[name]
+            if number_of[i] < len(dag.ops) or sent[number_of[i] - len(dag.ops)].end_us <= stretch.end_us:
+                number_of[i] = k
+    acts = []
+    for i, op in enumerate(dag.ops):
+        inputs = tuple(number_of[j] for j in dag.input_indices[i])
+        if number_of[i] == i:
+            acts.append(_Activity(op.name, op.resource, schedule.start_us[op.name], schedule.end_us[op.name], inputs))
+        else:
+            acts.append(_Activity(op.name, "", 0.0, -1.0, ()))  # its stretches stand for it
+    for stretch in sent:
+        sources = {number_of[j] for name in stretch.recvs for j in dag.input_indices[dag.index[name]]}
+        name = stretch.recvs[0] if len(stretch.recvs) == 1 else f"{stretch.recvs[0]} + {len(stretch.recvs) - 1} more"
+        acts.append(_Activity(name, stretch.link, stretch.start_us, stretch.end_us, tuple(sorted(sources))))
+    return acts
+
+
 def _before(
-    dag: Dag, i: int, start: np.ndarray, end: np.ndarray, mine: np.ndarray, visited: set[int]
+    acts: list[_Activity], act: _Activity, mine: list[int], ends: np.ndarray, visited: set[int]
 ) -> tuple[int | None, str]:
-    inputs = list(dag.input_indices[i])
-    last = max(inputs, key=lambda j: float(end[j]), default=None)
-    # Ops of the same resource that ended by the time this one started.
-    until = int(np.searchsorted(end[mine], start[i] * (1 + 1e-12), side="right"))
-    holder = next((int(j) for j in mine[:until][::-1][:8] if j != i and int(j) not in visited), None)
-    ready_us = float(end[last]) if last is not None else 0.0
-    free_us = float(end[holder]) if holder is not None else 0.0
+    last = max(act.inputs, key=lambda number: acts[number].end_us, default=None)
+    # What the same resource had finished by the time this one started.
+    until = int(np.searchsorted(ends, act.start_us * (1 + 1e-12), side="right"))
+    holder = next((number for number in mine[max(until - 8, 0) : until][::-1] if number not in visited), None)
+    ready_us = acts[last].end_us if last is not None else 0.0
+    free_us = acts[holder].end_us if holder is not None else 0.0
     if last is not None and ready_us >= free_us:
-        return last, f"waited for its input {dag.ops[last].name}"
+        return last, f"waited for its input {acts[last].name}"
     if holder is not None and free_us > 0:
-        return holder, f"waited for {dag.ops[i].resource}, busy with {dag.ops[holder].name}"
+        return holder, f"waited for {act.resource}, busy with {acts[holder].name}"
     return None, "could start at once"
