@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     """The workload of `worker`, with the median (or the least) time of each op over the traced steps.
 
     Orderings use the least (TicTac's time oracle), which is what an op takes undisturbed. A real step's ops are disturbed,
-    so its time is predicted better by the median.
+    so its time is predicted better by the median. As many ops are computed at once as were when it was traced.
 
     Worker None: of the tasks that are no parameter server, the one that computes most.
 
@@ -74,13 +75,42 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
             else:
                 size = int(trace.sizes.get(name, 0))
                 parameters[name] = Parameter(name, size, (), (_source(name),), pulled=False, server=server_of(name))
-    ops = base.ops if times == "least" else tuple(_with_median(op, trace.steps) for op in base.ops)
-    return Workload(ops, tuple(parameters.values()), phase)
+    ops = base.ops if times == "least" else _median_times(base.ops, trace.steps)
+    return Workload(ops, tuple(parameters.values()), phase, _streams(trace.steps, {op.name for op in ops}))
 
 
-def _with_median(op: ComputeOp, steps: Sequence[Any]) -> ComputeOp:
-    found = [float(step.ops[op.name][1]) for step in steps if op.name in step.ops]
-    return dataclasses.replace(op, time_us=statistics.median(found)) if found else op
+def _streams(steps: Sequence[Any], names: set[str]) -> int:
+    """How many ops the worker ran at once for at least a hundredth of its busy time, in the median step.
+
+    It may be more than its threads: a thread that receives a tensor runs what becomes ready with it.
+    """
+    found = []
+    for step in steps:
+        changes = []
+        for name, (start_us, duration_us) in step.ops.items():
+            if name in names and duration_us > 0:
+                changes += [(start_us, 1), (start_us + duration_us, -1)]
+        busy_us: dict[int, float] = {}
+        running, since_us = 0, 0.0
+        for at_us, change in sorted(changes):
+            if running > 0:
+                busy_us[running] = busy_us.get(running, 0.0) + at_us - since_us
+            running, since_us = running + change, at_us
+        total_us = sum(busy_us.values())
+        found.append(max((k for k, us in busy_us.items() if us >= 0.01 * total_us), default=1))
+    return max(int(statistics.median(found)), 1) if found else 1
+
+
+def _median_times(ops: Sequence[ComputeOp], steps: Sequence[Any]) -> tuple[ComputeOp, ...]:
+    """Each op's median, scaled so that their sum is the median of the steps' sums: disturbances come in bursts."""
+    medians = []
+    for op in ops:
+        found = [float(step.ops[op.name][1]) for step in steps if op.name in step.ops]
+        medians.append(statistics.median(found) if found else op.time_us)
+    sums = [math.fsum(float(step.ops[op.name][1]) for op in ops if op.name in step.ops) for step in steps]
+    total_us = math.fsum(medians)
+    scale = statistics.median(sums) / total_us if sums and total_us > 0 else 1.0
+    return tuple(dataclasses.replace(op, time_us=us * scale) for op, us in zip(ops, medians, strict=True))
 
 
 def _without_signals(dag: Dag, worker: str) -> Dag:
