@@ -9,6 +9,9 @@ Second table: one training step (back-propagation, gradients, next forward pass)
 for each message, under the planners, that also cut and merge. Their bound is the best preemptive schedule without
 start-up, which no method can reach; so compare rows. 0 % would be as fast as with a network that has no cost per message.
 
+Third table: what is left if times are wrong. Orders are made from the times of the DAG and run under times multiplied by
+lognormal noise, the mean step relative to TAO's under the same noise.
+
 With --json the same as one JSON object. Same seed, same numbers, as far as the optimum was proven.
 """
 
@@ -30,6 +33,7 @@ from tfsched.ordering.layers import training_dag
 from tfsched.simulator import profiles
 
 ORDERINGS = ("random", "fifo", "layer", "tio", "tao", "pace", "prophet", "lookahead", "exact")
+NOISY = ("tio", "tao", "lookahead")
 PLANNERS = ("fifo", "layer", "tio", "tao", "lookahead", "p3", "bytescheduler", "prophet", "mg-wfbp", "pace", "buckets")
 
 
@@ -45,22 +49,45 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--models", nargs="*", default=["resnet50", "inception_v3", "vgg16", "transformer"])
     parser.add_argument("--gbps", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--startup_us", type=float, default=300.0, help="of each message (ByteScheduler, section 4.1)")
+    parser.add_argument("--noise", type=float, nargs="*", default=[0.05, 0.1, 0.3], help="sigmas of the log of times")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
 def measure(dag: Dag, args: argparse.Namespace) -> dict[str, Any]:
-    """The optimum of one DAG, and every ordering's makespan."""
+    """The optimum of one DAG, every ordering's makespan, and for some their makespans under noise."""
     begun_s = time.perf_counter()
     best = solve(dag, time_limit_s=args.time_limit_s)
     result: dict[str, Any] = {"proven": best.proven, "bound_us": best.bound_us, "solve_s": time.perf_counter() - begun_s}
-    for name in dict.fromkeys([*args.orderings, "tio", "tao"]):
+    orders: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys([*args.orderings, *NOISY]):
         if name == "exact":  # its priorities by start, without a second search
             priorities = {op.name: best.start_us[op.name] for op in dag.recvs}
         else:
             priorities = get(name)(dag, seed=args.seed)
+        orders[name] = priorities
         result[name] = list_schedule(dag, priorities).makespan_us
+    draw = random.Random(args.seed)
+    own_us = dict(zip((op.name for op in dag.ops), dag.times_us(), strict=True))
+    for sigma in args.noise:
+        disturbed = [{op: t * draw.lognormvariate(0.0, sigma) for op, t in own_us.items()} for _ in range(10)]
+        result[f"noise {sigma:g}"] = {
+            name: math.fsum(list_schedule(dag, orders[name], times).makespan_us for times in disturbed) for name in NOISY
+        }
     return result
+
+
+def noise(everything: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row a sigma: each ordering's mean step by TAO's, and in how many DAGs it is the longer one."""
+    rows = []
+    for sigma in args.noise:
+        row: dict[str, Any] = {"sigma": sigma}
+        for name in NOISY:
+            by_tao = [one[f"noise {sigma:g}"][name] / one[f"noise {sigma:g}"]["tao"] for one in everything]
+            row[name] = math.fsum(by_tao) / len(by_tao)
+            row[f"{name} longer"] = sum(ratio > 1 + 1e-9 for ratio in by_tao)
+        rows.append(row)
+    return rows
 
 
 def gaps(args: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
@@ -126,8 +153,9 @@ def main() -> None:
         "proven": sum(one["proven"] for one in everything),
         "longest_proof_s": max((one["solve_s"] for one in everything), default=0.0),
     }
+    noisy = noise(everything, args) if everything else []
     if args.json:
-        print(json.dumps({"summary": summary, "orderings": rows, "planners": plans}, indent=1))
+        print(json.dumps({"summary": summary, "orderings": rows, "planners": plans, "noise": noisy}, indent=1))
         return
     if rows:
         print("| ordering | DAGs | mean gap | worst gap | optimal | shorter than the best of TIO, TAO | longer |")
@@ -149,6 +177,11 @@ def main() -> None:
     for row in plans:
         cells = " | ".join(f"{row[name]:.1f} %" for name in args.planners)
         print(f"| {row['model']} | {row['gbps']:g} | {row['bound_us'] / 1000:.1f} ms | {cells} |")
+    if noisy:
+        print(f"\n| sigma | {' | '.join(NOISY)} | lookahead longer than TAO |\n|---|{'---|' * (len(NOISY) + 1)}")
+    for row in noisy:
+        cells = " | ".join(f"{row[name]:.3f}" for name in NOISY)
+        print(f"| {row['sigma']:g} | {cells} | {row['lookahead longer']}/{len(everything)} |")
 
 
 if __name__ == "__main__":
