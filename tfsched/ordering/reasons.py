@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
 from .dag import Dag
 from .evaluate import Sent
 from .makespan import Schedule
@@ -107,19 +105,22 @@ def critical_path(dag: Dag, schedule: Schedule, stretches: Iterable[Sent] = ()) 
     its link at its beginning and at its end only.
     """
     acts = _activities(dag, schedule, stretches)
-    of_resource: dict[str, list[int]] = {}
-    for number, act in enumerate(acts):
-        of_resource.setdefault(act.resource, []).append(number)
-    for mine in of_resource.values():
-        mine.sort(key=lambda i: acts[i].end_us)
-    ends = {name: np.array([acts[number].end_us for number in mine]) for name, mine in of_resource.items()}
+    # Ops without duration share their time with others: those that come first in the dag are taken to have run first.
+    place = {i: rank for rank, i in enumerate(dag.topological_order)}
+    ranks = [place.get(i, len(place)) for i in range(len(acts))]
+    holder: dict[int, int] = {}  # per activity the one before it on its resource
+    latest: dict[str, int] = {}
+    for i in sorted(range(len(acts)), key=lambda i: (acts[i].start_us, acts[i].end_us, ranks[i])):
+        if acts[i].resource in latest:
+            holder[i] = latest[acts[i].resource]
+        latest[acts[i].resource] = i
     path: list[Step] = []
     visited: set[int] = set()
-    current: int | None = max(range(len(acts)), key=lambda i: acts[i].end_us)
+    current: int | None = max(range(len(acts)), key=lambda i: (acts[i].end_us, ranks[i]))
     while current is not None and current not in visited:
         visited.add(current)
         act = acts[current]
-        current, why = _before(acts, act, of_resource[act.resource], ends[act.resource], visited)
+        current, why = _before(acts, act, holder.get(current))
         path.append(Step(act.name, act.resource, act.start_us, act.end_us, why))
     return path[::-1]
 
@@ -157,13 +158,8 @@ def _activities(dag: Dag, schedule: Schedule, stretches: Iterable[Sent]) -> list
     return acts
 
 
-def _before(
-    acts: list[_Activity], act: _Activity, mine: list[int], ends: np.ndarray, visited: set[int]
-) -> tuple[int | None, str]:
-    last = max(act.inputs, key=lambda number: acts[number].end_us, default=None)
-    # What the same resource had finished by the time this one started.
-    until = int(np.searchsorted(ends, act.start_us * (1 + 1e-12), side="right"))
-    holder = next((number for number in mine[max(until - 8, 0) : until][::-1] if number not in visited), None)
+def _before(acts: list[_Activity], act: _Activity, holder: int | None) -> tuple[int | None, str]:
+    last = max(act.inputs, key=lambda i: acts[i].end_us, default=None)
     ready_us = acts[last].end_us if last is not None else 0.0
     free_us = acts[holder].end_us if holder is not None else 0.0
     if last is not None and ready_us >= free_us:
