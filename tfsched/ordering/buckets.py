@@ -26,11 +26,12 @@ def buckets(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
     """Return priorities, groups and a partition size for a link with a start-up cost per message and no preemption.
 
     PACE merges but needs a wire that it may cut anywhere; ByteScheduler cuts but pays a start-up for each small tensor;
-    MG-WFBP merges and forgets the next forward pass. Here one number T decides both: transfers are taken in order of release
-    (ties: the longer path behind them first) and merged until a message has T bytes, larger ones leave in pieces of T, and
-    the most urgent message, that with the longest path behind it, goes first. T is the best of powers of the root of two in
-    `evaluate`; of equal plans that with the fewest messages is taken. The plans of lookahead, MG-WFBP and PACE's groups
-    without preemption are tried as well, so under this model it is never worse than any of them, TIO and TAO included.
+    MG-WFBP merges and forgets the next forward pass. Here one number T decides both: transfers are taken in order of
+    release (ties: the longer path behind them first) and merged until a message has T bytes, larger ones leave in pieces
+    of T, and the most urgent message, that with the longest path behind it, goes first, with a credit of T. T is the best
+    of powers of the root of two in `evaluate`; of equal plans that with the fewest messages is taken. The plans of
+    lookahead, MG-WFBP and PACE's groups without preemption are tried as well, so under this model it is never worse than
+    any of them, TIO and TAO included.
 
     Without start-up it comes to small pieces by urgency. It does not help where a message costs nothing and nothing is
     overtaken, as in pulls alone, and it is as good as the start-up that the dag names. `seed` is lookahead's.
@@ -53,10 +54,12 @@ def buckets(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
 
 
 def _known(dag: Dag, times_us: Mapping[str, float] | None, seed: int) -> Iterator[tuple[str, Decision]]:
-    yield "lookahead", Decision(lookahead(dag, times_us, seed=seed), policy="bytescheduler")
+    # A credit of one byte: one message at a time, as what is handed over cannot be overtaken.
+    yield "lookahead", Decision(lookahead(dag, times_us, seed=seed), credit_bytes=1, policy="bytescheduler")
     yield "mg-wfbp", mg_wfbp(dag, times_us)
     plan = pace(dag, times_us)
-    yield "pace", Decision(plan, groups=plan.groups, partition_bytes=plan.partition_bytes, policy="bytescheduler")
+    unit = plan.partition_bytes
+    yield "pace", Decision(plan, groups=plan.groups, partition_bytes=unit, credit_bytes=1, policy="bytescheduler")
 
 
 def _by_size(dag: Dag, times_us: Mapping[str, float] | None) -> Iterator[tuple[str, Decision]]:
@@ -93,7 +96,7 @@ class _Facts:
             urgency.update(dict.fromkeys(members, most))
         rank = _paths.ranks([urgency[i] for i in self.dag.recv_indices], best_first=False)
         priorities = {op.name: r for op, r in zip(self.dag.recvs, rank, strict=True)}
-        return Decision(priorities, groups=groups, partition_bytes=size, policy="bytescheduler")
+        return Decision(priorities, groups=groups, partition_bytes=size, credit_bytes=size, policy="bytescheduler")
 
     def _merged(self, size: int) -> Iterator[list[int]]:
         for chain in self.chains:
