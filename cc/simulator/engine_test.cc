@@ -21,8 +21,9 @@ void Add(Table* table, const std::vector<int32_t>& row) {
   table->offsets.push_back(static_cast<int32_t>(table->values.size()));
 }
 
-// A chain of layers: op i is its forward pass; with `train`, op 2n - 1 - i its backward pass. One piece a layer.
-Model Chain(const std::vector<int64_t>& bytes, double op_us, bool train, int32_t workers, int32_t servers) {
+// A chain of layers: op i is its forward pass; with `train`, op 2n - 1 - i its backward pass. `cuts` pieces a layer.
+Model Chain(const std::vector<int64_t>& bytes, double op_us, bool train, int32_t workers, int32_t servers,
+            int32_t cuts = 1) {
   Model model;
   const auto layers = static_cast<int32_t>(bytes.size());
   model.workers = workers;
@@ -40,14 +41,16 @@ Model Chain(const std::vector<int64_t>& bytes, double op_us, bool train, int32_t
   for (int32_t layer = 0; layer < layers; ++layer) {
     const int32_t server = servers == 0 ? 0 : layer % servers;
     model.tensor_bytes.push_back(bytes[static_cast<size_t>(layer)]);
-    model.piece_bytes.push_back(bytes[static_cast<size_t>(layer)]);
-    model.piece_server.push_back(server);
-    model.piece_pulled.push_back(servers > 0);
-    model.pull_rank.push_back(ranks[static_cast<size_t>(server)]);
-    model.push_rank.push_back(ranks[static_cast<size_t>(server)]++);
-    Add(&model.piece_tensors, {layer});
-    Add(&model.pull_inputs, {});
-    Add(&model.push_inputs, train ? std::vector<int32_t>{2 * layers - 1 - layer} : std::vector<int32_t>{});
+    for (int32_t cut = 0; cut < cuts; ++cut) {
+      model.piece_bytes.push_back(bytes[static_cast<size_t>(layer)] / cuts);
+      model.piece_server.push_back(server);
+      model.piece_pulled.push_back(servers > 0);
+      model.pull_rank.push_back(ranks[static_cast<size_t>(server)]);
+      model.push_rank.push_back(ranks[static_cast<size_t>(server)]++);
+      Add(&model.piece_tensors, {layer});
+      Add(&model.pull_inputs, {});
+      Add(&model.push_inputs, train ? std::vector<int32_t>{2 * layers - 1 - layer} : std::vector<int32_t>{});
+    }
   }
   for (int32_t worker = 0; worker < workers; ++worker) model.worker_host.push_back(worker);
   for (int32_t server = 0; server < servers; ++server) model.server_host.push_back(workers + server);
@@ -98,6 +101,15 @@ TEST(EngineTest, TheBarrierWaitsForPushesAndUpdates) {
   EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 180 + 60 + 100);
   model.update_us_per_byte = 0.5;
   EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 180 + 60 + 100 + 50);
+}
+
+// Whole tensors are updated when their last piece is there, and pulled then; pieces by themselves at once.
+TEST(EngineTest, AcrossTheBarrierPiecesOverlapIfTheyAreUpdatedAlone) {
+  Model model = Chain({100}, 10, true, 1, 1, 2);
+  model.barrier = false;
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 100 + 100);
+  model.update_pieces = true;
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 50 + 100);
 }
 
 TEST(EngineTest, ARingTakesTheFormulasTime) {
@@ -152,7 +164,7 @@ Model RandomModel(uint32_t seed) {
   std::vector<int64_t> bytes;
   for (int i = draw(1, 6); i > 0; --i) bytes.push_back(draw(0, 300));
   const bool ring = draw(0, 4) == 0;
-  Model model = Chain(bytes, draw(0, 60), ring || draw(0, 1) == 0, draw(1, 4), ring ? 0 : draw(1, 3));
+  Model model = Chain(bytes, draw(0, 60), ring || draw(0, 1) == 0, draw(1, 4), ring ? 0 : draw(1, 3), draw(1, 3));
   const std::vector<std::string> policies = PolicyNames();
   model.pull_policy = policies[static_cast<size_t>(draw(0, static_cast<int>(policies.size()) - 1))];
   model.push_policy = model.pull_policy == "tictac" ? "fifo" : model.pull_policy;
