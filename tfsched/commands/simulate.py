@@ -111,6 +111,17 @@ def show(flags: CommandFlags, content: dict[str, Any], results: dict[str, Result
     say(made)
     if len(path) > flags.rows:
         say(f"the longest {flags.rows} of {len(path)} segments (--rows)")
+    waits = sorted(result.waits_us.items(), key=lambda item: -item[1])
+    waits = [(layer, wait_us) for layer, wait_us in waits[: flags.rows] if wait_us > 0]
+    if waits:
+        made = table(
+            f"what computing waited for under {name}, in the mean of a step and worker", "op", "wait ms", "of the step"
+        )
+        for layer, wait_us in waits:
+            made.add_row(
+                plain(layer), f"{wait_us / 1e3:,.3f}", f"{wait_us / result.median_us:.1%}" if result.median_us else "-"
+            )
+        say(made)
 
 
 HEADINGS = ("median ms", "p95 ms", "x first", "E", "straggler", "compute busy", "busiest link")
