@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfsched.ordering import Dag, Decision, Op, Resource, evaluate, get, list_schedule
+from tfsched.ordering import Dag, Decision, Op, OrderingError, Resource, evaluate, get, list_schedule
 from tfsched.ordering.buckets import buckets
 from tfsched.ordering.bytescheduler import bytescheduler
 from tfsched.ordering.evaluate import sent
@@ -175,6 +175,17 @@ def test_prophet_sends_a_step_of_equal_times_as_one_block() -> None:
     assert gradient_blocks(chain) == [
         Block(0, ((2, 1), (3, 1))), Block(5, ((1, 2),)), Block(10, ((0, 2),)),
     ]  # fmt: skip
+
+
+def test_absurd_sizes_end_in_one_sentence_or_a_plan() -> None:
+    ops = [Op("b1", "cpu", (), 1.0), Op("g1", "net", ("b1",), None, 2**62), Op("b0", "cpu", ("b1",), 1e6)]
+    ops += [Op("g0", "net", ("b0",), None, 3), Op("f0", "cpu", ("g0",), 1.0), Op("f1", "cpu", ("g1", "f0"), 1.0)]
+    dag = Dag([Resource("cpu", "compute"), Resource("net", "link", 1e12, 1.0)], ops)
+    for name in ("prophet", "mg-wfbp", "pace", "buckets", "lookahead", "exact"):
+        assert evaluate(dag, get(name)(dag)).makespan_us > 1e12
+    for name in ("p3", "bytescheduler"):
+        with pytest.raises(OrderingError, match="would be more than 1000000 messages; give larger ones"):
+            evaluate(dag, get(name)(dag))
 
 
 def test_prophet_without_generation_times_is_the_layer_order() -> None:

@@ -12,6 +12,9 @@ from .dag import Dag, DagError
 from .decision import Decision, Message
 from .registry import OrderingError
 
+# What a schedule may have; a size that was mistyped would otherwise take forever.
+MOST_MESSAGES = 1_000_000
+
 
 class Cost(NamedTuple):
     """What a recv costs alone: its link's start-up and the time of its bytes, in µs."""
@@ -77,6 +80,10 @@ def plan_messages(dag: Dag, decision: Decision, times_us: Mapping[str, float] | 
             continue
         size, unit = cost[i].size_bytes, decision.partition_bytes
         pieces = max(1, -(-size // unit)) if unit else 1
+        if len(result) + pieces > MOST_MESSAGES:
+            raise OrderingError(
+                f"pieces of {unit} bytes would be more than {MOST_MESSAGES} messages; give a larger partition"
+            )
         for piece in range(pieces):
             piece_bytes = min(unit, size - piece * unit) if pieces > 1 else size
             fraction = piece_bytes / size if pieces > 1 else 1.0

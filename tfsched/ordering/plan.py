@@ -224,6 +224,8 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
         metadata["credit_bytes"] = priorities.credit_bytes
         metadata["preemptive"] = priorities.preemptive
         metadata["groups"] = [list(group) for group in priorities.groups]
+        if priorities.notes:
+            metadata["notes"] = priorities.notes
     return Plan(algorithm, in_file_order, metadata, partition_bytes=pieces)
 
 

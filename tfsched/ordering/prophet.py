@@ -56,12 +56,18 @@ def gradient_blocks(gradients: Sequence[Gradient], partition_bytes: int = 0) -> 
         coming.setdefault(gradient.generated, []).append(q)
     events = sorted(coming)
 
-    def unit(q: int) -> tuple[int, int]:
-        """The next partition of q: bytes and time."""
-        size = min(partition_bytes, left[q]) if partition_bytes else left[q]
-        total = gradients[q].size_bytes
-        through = gradients[q].wire * (total - left[q] + size) // total if total else gradients[q].wire
-        return size, through - sent[q]
+    def fitting(q: int, room: float) -> tuple[int, int, bool]:
+        """What of q fits into `room`, in whole partitions: bytes, their time, and whether that is all of it."""
+        wire, total = gradients[q].wire, gradients[q].size_bytes
+        rest = wire - sent[q]
+        if rest <= room:
+            return left[q], rest, True
+        if room < 0 or not partition_bytes or not left[q]:
+            return 0, 0, False
+        # The most bytes b with wire * (sent bytes + b) // total - sent[q] <= room.
+        most = ((int(room) + sent[q] + 1) * total - 1) // wire - (total - left[q])
+        size = most // partition_bytes * partition_bytes
+        return size, wire * (total - left[q] + size) // total - sent[q], False
 
     ready: list[int] = []
     at = 0  # events before this one have happened
@@ -71,27 +77,23 @@ def gradient_blocks(gradients: Sequence[Gradient], partition_bytes: int = 0) -> 
             for q in coming[events[at]]:
                 heapq.heappush(ready, q)
             at += 1
-        parts: dict[int, int] = {}
+        parts: list[tuple[int, int]] = []
         used = 0
         while ready:
             q = ready[0]
             deadline = next((events[k] for k in range(at, len(events)) if coming[events[k]][0] < q), math.inf)
-            while True:
-                size, time = unit(q)
-                startup = 0 if parts else gradients[q].startup
-                if now + used + startup + time > deadline:
-                    break
+            startup = 0 if parts else gradients[q].startup
+            size, time, all_of_it = fitting(q, deadline - now - used - startup)
+            if size or all_of_it:
+                parts.append((q, size))
                 used += startup + time
-                parts[q] = parts.get(q, 0) + size
                 left[q] -= size
                 sent[q] += time
-                if left[q] == 0:
-                    break
-            if left[q] or q not in parts:
+            if not all_of_it:
                 break
             heapq.heappop(ready)
         if parts:
-            blocks.append(Block(now, tuple(parts.items())))
+            blocks.append(Block(now, tuple(parts)))
         now = now + used if used else events[at]
     for happened in events[at:]:
         ready.extend(coming[happened])
