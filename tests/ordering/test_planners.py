@@ -184,7 +184,7 @@ def test_absurd_sizes_end_in_one_sentence_or_a_plan() -> None:
     for name in ("prophet", "mg-wfbp", "pace", "buckets", "lookahead", "exact"):
         assert evaluate(dag, get(name)(dag)).makespan_us > 1e12
     for name in ("p3", "bytescheduler"):
-        with pytest.raises(OrderingError, match="would be more than 1000000 messages; give larger ones"):
+        with pytest.raises(OrderingError, match="would be more than 1000000 messages; give"):
             evaluate(dag, get(name)(dag))
 
 

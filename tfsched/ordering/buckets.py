@@ -17,8 +17,8 @@ from .oracle import times_ns
 from .pace import pace
 from .registry import register
 
-# What all trial schedules may cost together: ops and messages.
-MOST_RUN = 1_000_000
+# What the trials of T may cost together, in ops and messages: some 2 s. With many ops, fewer T are tried.
+MOST_RUN = 200_000
 
 
 @register("buckets")
@@ -42,9 +42,10 @@ def buckets(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
     best_key = (math.inf, 0)
     for name, plan in itertools.chain(_known(dag, times_us, seed), _by_size(dag, times_us)):
         messages = _messages(dag, plan)
-        left -= len(dag.ops) + messages
-        if left < 0 and name.startswith("messages"):
-            break
+        if name.startswith("messages"):
+            left -= messages
+            if left < 0:  # T only gets smaller
+                break
         makespan_us = evaluate(dag, plan, times_us).makespan_us
         if (makespan_us, messages) < best_key:
             best, best_key = plan, (makespan_us, messages)
@@ -67,7 +68,9 @@ def _by_size(dag: Dag, times_us: Mapping[str, float] | None) -> Iterator[tuple[s
     facts = _Facts(dag, times_us)
     total = sum(cost.size_bytes for cost in facts.cost.values())
     sizes = [round(2 ** (k / 2)) for k in range(28, 128)]
-    for size in reversed([size for size in sizes if size < total]):
+    sizes = [size for size in reversed(sizes) if size < total]
+    trials = max(4, MOST_RUN // len(dag.ops))
+    for size in sizes[:: max(1, -(-len(sizes) // trials))]:
         yield f"messages of {size} bytes", facts.plan(size)
 
 
