@@ -191,7 +191,7 @@ def test_a_report_holds_everything_and_loads_nothing(recorded):
     page = (directory / "report.html").read_text()
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
     assert page.count("data:image/png;base64,") == 1 + 2 * 3 + 1  # a bench, Gantt and CDF of three sources, a sweep
-    for text in ("mlp<24>", "dag.json", "layers.csv", "trace.json.gz", "broken.json", "Recommended", "conv1"):
+    for text in ("mlp<24>", "dag.json", "layers.csv", "trace.json.gz", "broken.json", "Recommended", "conv1", "proven"):
         assert html.escape(text) in page
     assert "mlp<24>" not in page
     plan = Plan.load(str(directory / "recommended-plan.json"))
@@ -211,7 +211,21 @@ def test_quiet_prints_nothing(recorded, tmp_path):
     assert call("report", tmp_path, "--quiet", *SMALL)[:2] == (0, "")
 
 
+def test_orderings_are_compared_with_the_proven_optimum(recorded):
+    answer = call("order", recorded / "dag.json", "--compare", "all", "--json").json()
+    assert answer["optimum"]["proven"]
+    rows = {row["ordering"]: row for row in answer["orderings"]}
+    assert {"fifo", "layer", "lookahead", "mg-wfbp", "pace", "tao", "tio"} <= set(rows)
+    # In the order of use the transfers take 8005, 8005 and 4005 us, and only the last op's 2000 us are behind them.
+    assert answer["optimum"]["bound_us"] == pytest.approx(8005 + 8005 + 4005 + 2000)
+    assert rows["tao"]["over_bound"] == pytest.approx(0)
+    assert all(row["over_bound"] >= -1e-9 for row in rows.values() if not row["cuts"])
+    shown = call("order", recorded / "dag.json", "--compare", "tao,fifo").out
+    assert "proven" in shown and shown.index("tao") < shown.index("fifo")
+
+
 MISTAKES = [
+    ("order {d}/dag.json --compare tao,nope", "nope"),
     ("order {d}/dag.json --model resnet50", "one of the two"),
     ("simulate", "one file"),
     ("simulate {d}/dag.json {d}/layers.csv", "one file"),

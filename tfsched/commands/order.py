@@ -30,6 +30,8 @@ def define(flags: CommandFlags) -> None:
     flags.string("plugin", "", "Python file that registers more orderings")
     flags.string("bandwidth", "", 'of the links, as "10gbit" or "1e9"; empty: the DAG\'s own, 10gbit for a model')
     flags.number("startup_us", -1.0, "start-up cost of each message in µs; below zero: the DAG's own, 0 for a model")
+    flags.strings("compare", "", 'instead of a plan: compare these orderings with the optimum; "all": every registered one')
+    flags.number("limit_s", 10.0, "of --compare: seconds that the search for the optimum may take", lower=0.0)
     flags.string("timeline", "", "write the step's timeline for Perfetto to this file")
     flags.string("plot", "", "draw the step as a Gantt chart into this PNG")
     flags.boolean("quiet", False, "print nothing but errors and --json")
@@ -39,6 +41,8 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     if flags.plugin:
         ordering.load_plugin(flags.plugin)
     algorithm = ordering.get(flags.algorithm)  # a wrong name is said before a large file is read
+    if flags.compare:
+        return run_comparison(flags, arguments)
     source = inputs.read_source(flags, arguments)
     dag = single_dag(source, flags)
     decision = algorithm(dag, seed=flags.seed)
@@ -55,6 +59,19 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
         print(json.dumps({**result, "plan": saved.to_json()}, indent=1, allow_nan=False))
     elif not flags.quiet:
         show(result, flags.plan)
+    return 0
+
+
+def run_comparison(flags: CommandFlags, arguments: list[str]) -> int:
+    from tfsched.commands import comparing
+
+    names = comparing.names_of(flags.compare)
+    dag = single_dag(inputs.read_source(flags, arguments), flags)
+    result = comparing.compare(dag, names, flags.seed, flags.limit_s, flags.quiet)
+    if flags.json:
+        print(json.dumps(result, indent=1, allow_nan=False))
+    elif not flags.quiet:
+        comparing.show(result)
     return 0
 
 

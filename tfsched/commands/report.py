@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from tfsched import ordering
-from tfsched.commands import clusters, inputs, simulate, sweep
+from tfsched.commands import clusters, comparing, inputs, simulate, sweep
 from tfsched.commands.collecting import PLAN, Found, collect
 from tfsched.commands.files import FileError, write_text
 from tfsched.commands.flags import CommandFlags, UsageError
@@ -21,6 +21,8 @@ from tfsched.simulator import Cluster, Method, Result
 from tfsched.simulator import simulate as run_simulation
 from tfsched.version import __version__
 
+# Seconds for the search of one DAG's optimum.
+LIMIT_S = 3.0
 # The sweep that a report makes where the directory has none: the cluster's own bandwidth and around it.
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -85,6 +87,11 @@ def write_page(
         page.section("The models")
         for name, _, dag in dags:
             sections.source(page, name, dag)
+        page.section("How far each order is from the optimum")
+        for name, _, dag in dags:
+            sections.optimum(
+                page, name, comparing.compare(dag, comparing.names_of(["all"]), flags.seed, LIMIT_S, flags.quiet)
+            )
         page.section("What each method would bring")
         with progress(flags.quiet) as bar:
             task = bar.add_task("simulating", total=len(dags) * len(chosen))

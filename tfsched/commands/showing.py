@@ -20,7 +20,7 @@ def table(title: str, first: str, *others: str) -> Table:
     """A table whose first column is text; the others are aligned to the right if their name says a number."""
     made = Table(title=plain(title), title_justify="left")
     for name in (first, *others):
-        words = name in ("recv", "op", "why here", "why then", "resource", "method", "model", "what", "setting")
+        words = name in ("recv", "op", "why here", "why then", "resource", "method", "model", "what", "setting", "remark")
         made.add_column(plain(name), justify="left" if words else "right", overflow="fold" if words else "ellipsis")
     return made
 

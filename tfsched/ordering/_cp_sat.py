@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
 from collections.abc import Sequence
 
 from ._branch_and_bound import Found, Problem
+from .registry import OrderingError
 
 
 def available() -> bool:
@@ -16,8 +22,29 @@ def available() -> bool:
 def search(problem: Problem, makespan: int, start: Sequence[int], bound: int, time_limit_s: float) -> Found:
     """Improve the schedule (makespan, start), known to be no shorter than `bound`, until it is optimal or time is up.
 
-    One interval an op, no two of a resource at once; on one thread, so that equal calls give equal results.
+    In a process that has loaded TensorFlow the solver runs in one of its own: together they crash (OR-Tools 9.15 and
+    TensorFlow 2.21, both with their own absl and protobuf). Raises OrderingError if that process fails.
     """
+    if "tensorflow" not in sys.modules:
+        return _search(problem, makespan, start, bound, time_limit_s)
+    request = json.dumps([problem, makespan, list(start), bound, time_limit_s])
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", __name__],
+        input=request,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        return Found(*json.loads(result.stdout))
+    except (ValueError, TypeError):
+        raise OrderingError(f"the solver's process ended with code {result.returncode}; use branch-and-bound") from None
+
+
+def _search(problem: Problem, makespan: int, start: Sequence[int], bound: int, time_limit_s: float) -> Found:
+    """One interval an op, no two of a resource at once; on one thread, so that equal calls give equal results."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -51,3 +78,8 @@ def search(problem: Problem, makespan: int, start: Sequence[int], bound: int, ti
     best = max(s + time for s, time in zip(found, problem.duration, strict=True))
     least = best if status == cp_model.OPTIMAL else max(bound, int(solver.best_objective_bound))
     return Found(best, found, least)
+
+
+if __name__ == "__main__":
+    fields, *others = json.load(sys.stdin)
+    print(json.dumps(_search(Problem(*fields), *others)))

@@ -59,6 +59,26 @@ def source(page: Page, name: str, dag: Dag) -> None:
     )
 
 
+def optimum(page: Page, name: str, result: dict[str, Any]) -> None:
+    """One worker's step under each ordering, beside the best that is proven (`tfsched order --compare`)."""
+    page.heading(name)
+    known = result["optimum"]
+    rows = sorted((row for row in result["orderings"] if "makespan_us" in row), key=lambda row: row["makespan_us"])
+    page.table(
+        ["ordering", "step ms", "over the bound", "E"],
+        [
+            [row["ordering"], f"{row['makespan_us'] / 1e3:,.3f}", f"{row['over_bound']:+.2%}", f"{row['efficiency']:.3f}"]
+            for row in rows
+        ],
+    )
+    proven = "proven" if known["proven"] else f"best found: {known['makespan_us'] / 1e3:,.3f} ms"
+    page.text(
+        f"No order of whole transfers takes less than {known['bound_us'] / 1e3:,.3f} ms ({proven}). "
+        "One worker with its links to itself; orderings that cut transfers may be below.",
+        note=True,
+    )
+
+
 def methods(page: Page, header: Sequence[str], rows: Sequence[Sequence[str]], best: int) -> None:
     """The table of all methods on the described cluster."""
     page.table(["method", *header], rows, best)
