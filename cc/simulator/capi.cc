@@ -63,6 +63,7 @@ Model CopyModel(const TfschedSimModel& from) {
   model.pull_inputs = CopyTable(from.pull_inputs, from.pieces);
   model.push_inputs = CopyTable(from.push_inputs, from.pieces);
   model.piece_tensors = CopyTable(from.piece_tensors, from.pieces);
+  model.request_orders = CopyTable(from.request_orders, from.orders);
   model.tensor_bytes = Copy(from.tensor_bytes, from.tensors);
   model.piece_bytes = Copy(from.piece_bytes, from.pieces);
   model.piece_server = Copy(from.piece_server, from.pieces);
@@ -103,6 +104,9 @@ void Show(std::unique_ptr<Owner> owner, TfschedSimResult* out) {
 }
 
 std::string Run(const TfschedSimModel& from, TfschedSimResult* out) {
+  if (from.size != static_cast<int64_t>(sizeof(from))) {
+    return "libtfsched_sim.so is of another version; run 'python setup.py build_simulator'";
+  }
   const Model model = CopyModel(from);
   const std::string wrong = model.Check();
   if (!wrong.empty()) return "these arrays of the model do not fit: " + wrong;

@@ -17,7 +17,9 @@ struct TfschedSimTable {
 
 // The fields of Model; arrays belong to the caller and are copied. tfsched/simulator/native.py has the same layout.
 struct TfschedSimModel {
+  int64_t size;  // of this struct: both sides have to be of one version
   int32_t workers, servers, hosts, ops, tensors, pieces, streams, steps, measured_from, recorded_from;
+  int32_t orders;
   int32_t barrier, synchronous, update_pieces, shuffle;
   uint64_t seed;
   int64_t credit_bytes, grace_us;
@@ -29,7 +31,7 @@ struct TfschedSimModel {
   const int32_t* server_host;
   const double* compute_scale;
   const double* op_us;
-  TfschedSimTable op_inputs, op_reads, pull_inputs, push_inputs, piece_tensors;
+  TfschedSimTable op_inputs, op_reads, pull_inputs, push_inputs, piece_tensors, request_orders;
   const int64_t* tensor_bytes;
   const int64_t* piece_bytes;
   const int32_t* piece_server;

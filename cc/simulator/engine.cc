@@ -62,6 +62,7 @@ Engine::Engine(const Model& model)
     if (pull_waits_[static_cast<size_t>(piece)] > 0) continue;
     (pushed && !model.barrier ? asked_first_ : asked_always_).push_back(piece);
   }
+  place_.resize(model.piece_bytes.size());
   const int32_t lanes = model.synchronous ? model.steps : model.workers;
   copies_left_.assign(static_cast<size_t>(lanes) * model.piece_bytes.size(), model.synchronous ? model.workers : 1);
   pieces_left_ = Repeat(tensor_piece_count_, lanes);
@@ -202,7 +203,16 @@ void Engine::AskFor(int32_t worker, const std::vector<int32_t>& pieces) {
   order_ = pieces;
   if (model_.shuffle) {
     Random seeds(model_.seed);
-    Random(seeds.Next() + static_cast<uint64_t>(step) * workers_.size() + static_cast<uint64_t>(worker)).Shuffle(&order_);
+    Random random(seeds.Next() + static_cast<uint64_t>(step) * workers_.size() + static_cast<uint64_t>(worker));
+    const auto orders = static_cast<uint64_t>(model_.request_orders.rows());
+    if (orders == 0) {
+      random.Shuffle(&order_);
+    } else {
+      const Table::Row row = model_.request_orders[static_cast<int32_t>(random.Next() % orders)];
+      for (int32_t place = 0; place < row.size(); ++place) place_[static_cast<size_t>(row.first[place])] = place;
+      std::sort(order_.begin(), order_.end(),
+                [this](int32_t a, int32_t b) { return place_[static_cast<size_t>(a)] < place_[static_cast<size_t>(b)]; });
+    }
   }
   const int32_t event = workers_[static_cast<size_t>(worker)].begin_event;
   for (const int32_t piece : order_) Send(Kind::kPull, worker, piece, step, event);

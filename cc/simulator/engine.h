@@ -110,7 +110,7 @@ class Engine {
   std::vector<int32_t> tensors_left_;  // per piece: tensors that are not updated
   std::vector<int32_t> updates_left_;  // pieces
   std::vector<int32_t> workers_left_;  // workers that compute
-  std::vector<int32_t> order_, dirty_workers_, arrived_;
+  std::vector<int32_t> order_, place_, dirty_workers_, arrived_;
   int32_t to_begin_ = 0;        // workers that have not begun the first measured step
   int32_t to_end_ = 0;          // workers that are not through
   int32_t last_event_ = kNone;  // after which the last of them was

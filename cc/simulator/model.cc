@@ -54,6 +54,16 @@ std::string Model::Check() const {
   if (!Fits(pull_inputs, pieces(), ops())) return "pull_inputs";
   if (!Fits(push_inputs, pieces(), ops())) return "push_inputs";
   if (!Fits(piece_tensors, pieces(), tensors())) return "piece_tensors";
+  if (!Fits(request_orders, request_orders.rows(), pieces())) return "request_orders";
+  for (int32_t order = 0; order < request_orders.rows(); ++order) {
+    std::vector<int32_t> sorted(request_orders[order].begin(), request_orders[order].end());
+    std::sort(sorted.begin(), sorted.end());
+    for (int32_t piece = 0; piece < pieces(); ++piece) {
+      if (static_cast<int32_t>(sorted.size()) != pieces() || sorted[static_cast<size_t>(piece)] != piece) {
+        return "request_orders";
+      }
+    }
+  }
   for (int32_t piece = 0; piece < pieces(); ++piece) {
     if (piece_tensors[piece].size() == 0) return "piece_tensors";
   }

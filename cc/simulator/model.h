@@ -38,7 +38,7 @@ struct Model {
   bool barrier = true;
   bool synchronous = true;
   bool update_pieces = false;  // a piece is updated and pulled as soon as all workers' copies of it are there
-  bool shuffle = false;        // pulls of a step are asked for in random order
+  bool shuffle = false;        // pulls of a step are asked for in random order, or in one of `request_orders`
   int32_t streams = 1;
   int32_t steps = 1;
   int32_t measured_from = 0;  // first step whose waits and loads count
@@ -56,11 +56,12 @@ struct Model {
 
   // The step of one worker. Ops in the order in which a free stream prefers them.
   std::vector<double> op_us;
-  Table op_inputs;      // op -> ops
-  Table op_reads;       // op -> tensors that must be there
-  Table pull_inputs;    // piece -> ops before which it is not asked for
-  Table push_inputs;    // piece -> ops that make its gradients; empty: it is not pushed
-  Table piece_tensors;  // piece -> tensors of which it carries a part
+  Table op_inputs;       // op -> ops
+  Table op_reads;        // op -> tensors that must be there
+  Table pull_inputs;     // piece -> ops before which it is not asked for
+  Table push_inputs;     // piece -> ops that make its gradients; empty: it is not pushed
+  Table piece_tensors;   // piece -> tensors of which it carries a part
+  Table request_orders;  // orders in which pieces may be asked for; each step and worker draws one of them
 
   std::vector<int64_t> tensor_bytes;
   std::vector<int64_t> piece_bytes;

@@ -106,6 +106,20 @@ def test_a_wrong_workload_is_one_sentence(ops: tuple, parameters: tuple, wrong: 
     assert wrong in str(caught.value)
 
 
+def test_request_orders_are_drawn_from() -> None:
+    parameters = tuple(Parameter(str(i), 10, ("op",)) for i in range(4))
+    orders = ((3, 1, 0, 2), (0, 1, 2, 3))
+    workload = Workload((ComputeOp("op", 1.0),), parameters, request_orders=orders)
+    result = simulate(workload, Cluster(bandwidth_bps=BPS), Method("stock", None, "fifo"), iterations=30, timeline=True)
+    seen = set()
+    for step in range(30):
+        pulls = sorted((s.start_us, s.op) for s in result.events if s.step == step and s.op.startswith("pull"))
+        seen.add(tuple(int(name.removeprefix("pull ")) for _, name in pulls))
+    assert seen == set(orders)
+    with pytest.raises(SimulatorError, match="does not have each of the parameters once"):
+        Workload((ComputeOp("op", 1.0),), parameters, request_orders=((0, 0, 1, 2),))
+
+
 def test_a_step_of_transfers_only_lasts_until_they_have_arrived() -> None:
     workload = Workload((), (Parameter("a", 10), Parameter("b", 20)))
     assert simulate(workload, Cluster(bandwidth_bps=BPS), Method("m", "fifo", "p3"), iterations=1).median_us == 30
@@ -164,6 +178,15 @@ def test_op_times_of_a_trace_are_the_median_or_the_least() -> None:
     assert [op.time_us for op in Workload.from_trace(traced(train=False), times="least").ops] == [5.0]
     with pytest.raises(SimulatorError, match="times are 'mean'"):
         Workload.from_trace(traced(train=False), times="mean")
+
+
+def test_a_trace_of_stock_tensorflow_carries_its_order() -> None:
+    trace = traced(train=False)
+    for step in trace.steps:
+        step.transfers = {name: (100 - k, 500) for k, name in enumerate(step.transfers)}
+    assert set(Workload.from_trace(trace).request_orders) == {(1, 0)}
+    trace.steps[0].sends = [{"rank": 0}]
+    assert len(Workload.from_trace(trace).request_orders) == 2
 
 
 def test_a_trace_without_the_worker_is_one_sentence() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsched.ordering import Dag
@@ -30,7 +30,8 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     """The workload of `worker`, with the median (or the least) time of each op over the traced steps.
 
     Orderings use the least (TicTac's time oracle), which is what an op takes undisturbed. A real step's ops are disturbed,
-    so its time is predicted better by the median. As many ops are computed at once as were when it was traced.
+    so its time is predicted better by the median. As many ops are computed at once as were when it was traced,
+    and where a method has no order parameters are asked for as they were if that was on stock TensorFlow.
 
     Worker None: of the tasks that are no parameter server, the one that computes most.
 
@@ -76,7 +77,22 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
                 size = int(trace.sizes.get(name, 0))
                 parameters[name] = Parameter(name, size, (), (_source(name),), pulled=False, server=server_of(name))
     ops = base.ops if times == "least" else _median_times(base.ops, trace.steps)
-    return Workload(ops, tuple(parameters.values()), phase, _streams(trace.steps, {op.name for op in ops}))
+    streams = _streams(trace.steps, {op.name for op in ops})
+    return Workload(ops, tuple(parameters.values()), phase, streams, tuple(_orders(trace.steps, list(parameters))))
+
+
+def _orders(steps: Sequence[Any], names: list[str]) -> Iterator[tuple[int, ...]]:
+    """Per step the parameters in the order in which the worker asked for them; others follow behind.
+
+    None of a trace that was ordered: where tfsched has put ops in front of the transfers the order is another one. Stock
+    TensorFlow's hardly differs from one step to the next, and what is read together is asked for together, so it is far from
+    random.
+    """
+    for step in steps:
+        if any(row.get("rank", -1) >= 0 for row in step.sends):
+            continue
+        asked = {name: requested_us for name, (requested_us, _) in step.transfers.items()}
+        yield tuple(sorted(range(len(names)), key=lambda i: asked.get(names[i], math.inf)))
 
 
 def _streams(steps: Sequence[Any], names: set[str]) -> int:

@@ -21,11 +21,23 @@ _TYPES: dict[str, tuple[Any, Any]] = {
     "u8": (np.uint8, ctypes.c_uint8),
     "f64": (np.float64, ctypes.c_double),
 }
-_COUNTS = ["workers", "servers", "hosts", "ops", "tensors", "pieces", "streams", "steps", "measured_from", "recorded_from"]
+_COUNTS = [
+    "workers",
+    "servers",
+    "hosts",
+    "ops",
+    "tensors",
+    "pieces",
+    "streams",
+    "steps",
+    "measured_from",
+    "recorded_from",
+    "orders",
+]
 _FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
 _TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte"]
 _ARRAYS_1 = {"host_bps": "f64", "worker_host": "i32", "server_host": "i32", "compute_scale": "f64", "op_us": "f64"}
-_TABLES = ["op_inputs", "op_reads", "pull_inputs", "push_inputs", "piece_tensors"]
+_TABLES = ["op_inputs", "op_reads", "pull_inputs", "push_inputs", "piece_tensors", "request_orders"]
 _ARRAYS_2 = {
     "tensor_bytes": "i64",
     "piece_bytes": "i64",
@@ -46,6 +58,7 @@ def _pointers(arrays: Mapping[str, str]) -> list[tuple[str, Any]]:
 
 class _Model(ctypes.Structure):
     _fields_ = (
+        ("size", ctypes.c_int64),
         *((name, ctypes.c_int32) for name in _COUNTS + _FLAGS),
         ("seed", ctypes.c_uint64),
         ("credit_bytes", ctypes.c_int64),
@@ -124,7 +137,7 @@ def run(model: Mapping[str, Any]) -> Output:
     Raises SimulatorError if the engine refuses it.
     """
     keep: list[np.ndarray] = []  # arrays that C++ reads while it runs
-    native = _Model()
+    native = _Model(size=ctypes.sizeof(_Model))
 
     def pointer(values: Any, kind: str) -> Any:
         dtype, ctype = _TYPES[kind]
@@ -144,7 +157,7 @@ def run(model: Mapping[str, Any]) -> Output:
     found = _Result()
     error = _call(native, found)
     if error is not None:
-        raise SimulatorError(f"the simulation failed ({error.decode()}); please report it with its input")
+        raise SimulatorError(f"the simulation failed: {error.decode()}")
     try:
         return _output(found, model)
     finally:

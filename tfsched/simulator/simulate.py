@@ -10,7 +10,7 @@ from . import native
 from .cluster import Cluster
 from .errors import SimulatorError
 from .method import Method
-from .pieces import Scheduled, schedule
+from .pieces import Piece, Scheduled, schedule
 from .result import Result, make_result
 from .workload import Workload
 
@@ -110,6 +110,7 @@ def make_model(
         "ops": len(op_us),
         "tensors": len(workload.parameters),
         "pieces": len(pieces),
+        "orders": len(workload.request_orders),
         "streams": max(cluster.streams, workload.streams),
         "steps": steps,
         "measured_from": warmup,
@@ -142,6 +143,7 @@ def make_model(
         ],
         "push_inputs": push_inputs,
         "piece_tensors": [piece.parameters for piece in pieces],
+        "request_orders": [_order(pieces, order) for order in workload.request_orders],
         "tensor_bytes": [parameter.size_bytes for parameter in workload.parameters],
         "piece_bytes": [piece.size_bytes for piece in pieces],
         "piece_server": [piece.server for piece in pieces],
@@ -149,6 +151,12 @@ def make_model(
         "pull_rank": _ranks([piece.server for piece in pieces], pulled, scheduled.ordered),
         "push_rank": _ranks([piece.server for piece in pieces], [bool(ops) for ops in push_inputs], scheduled.ordered),
     }
+
+
+def _order(pieces: list[Piece], parameters: tuple[int, ...]) -> list[int]:
+    """The pieces by the place of their first parameter in `parameters`; those of one parameter stay in their order."""
+    place = {parameter: i for i, parameter in enumerate(parameters)}
+    return sorted(range(len(pieces)), key=lambda i: min(place[parameter] for parameter in pieces[i].parameters))
 
 
 def _check_size(workload: Workload, cluster: Cluster, scheduled: Scheduled, steps: int) -> None:

@@ -59,6 +59,8 @@ class Workload:
       parameters: in the order in which they are asked for where nothing says another.
       phase: "forward" or "train".
       streams: ops that run at once, where the source of the workload knows.
+      request_orders: orders of the parameters (their positions) in which workers have asked for them. Where a method has no
+        order of its own each step and worker draws one of these; empty: any order is as likely as any other.
 
     Raises SimulatorError for names that are given twice or unknown, an op before its input, and bad numbers.
     """
@@ -67,6 +69,7 @@ class Workload:
     parameters: tuple[Parameter, ...]
     phase: str = "forward"
     streams: int = 1
+    request_orders: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
@@ -96,6 +99,9 @@ class Workload:
             for name in (*parameter.read_by, *parameter.made_by, *parameter.asked_after):
                 if name not in seen:
                     raise SimulatorError(f"parameter {show(parameter.name)} names the unknown op {show(name)}")
+        for order in self.request_orders:
+            if sorted(order) != list(range(len(self.parameters))):
+                raise SimulatorError(f"the request order {show(order)} does not have each of the parameters once")
 
     @property
     def compute_us(self) -> float:
