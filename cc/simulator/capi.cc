@@ -69,6 +69,8 @@ Model CopyModel(const TfschedSimModel& from) {
   model.piece_server = Copy(from.piece_server, from.pieces);
   model.piece_pulled = Copy(from.piece_pulled, from.pieces);
   model.pull_rank = Copy(from.pull_rank, from.pieces);
+  model.origin_op = from.origin_op;
+  model.piece_hold_us = Copy(from.piece_hold_us, from.pieces);
   model.push_rank = Copy(from.push_rank, from.pieces);
   return model;
 }

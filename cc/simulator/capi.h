@@ -19,7 +19,7 @@ struct TfschedSimTable {
 struct TfschedSimModel {
   int64_t size;  // of this struct: both sides have to be of one version
   int32_t workers, servers, hosts, ops, tensors, pieces, streams, steps, measured_from, recorded_from;
-  int32_t orders;
+  int32_t orders, origin_op;
   int32_t barrier, synchronous, update_pieces, shuffle;
   uint64_t seed;
   int64_t credit_bytes, grace_us;
@@ -38,6 +38,7 @@ struct TfschedSimModel {
   const uint8_t* piece_pulled;
   const int32_t* pull_rank;
   const int32_t* push_rank;
+  const double* piece_hold_us;
 };
 
 // What came out; the arrays belong to `owner`.

@@ -132,6 +132,9 @@ void Engine::Handle(const Timed& timed) {
     case What::kComputed:
       Computed(timed.worker, timed.index, timed.since_us, timed.event);
       break;
+    case What::kHeld:
+      Push(timed.worker, timed.index, timed.step, timed.event);
+      break;
     case What::kProcessed:
       Processed(timed.kind, timed.worker, timed.index, timed.step, timed.event);
       break;
@@ -243,6 +246,7 @@ void Engine::Compute(int32_t worker) {
       result_->tensor_wait_us[static_cast<size_t>(-2 - one.op_cause[i])] += now_us_ - one.idle_since_us;
     }
     --one.idle;
+    if (op == model_.origin_op) one.origin_us = now_us_;
     Event event{Kind::kCompute, op, worker, one.step, one.op_why[i]};
     event.busy_event = now_us_ > one.op_ready_us[i] ? one.last_op_event : kNone;
     event.ready_us = one.op_ready_us[i];

@@ -27,7 +27,7 @@ class Engine {
   bool Run(Result* result);
 
  private:
-  enum class What : int32_t { kOps, kComputed, kProcessed, kUpdated };
+  enum class What : int32_t { kOps, kComputed, kHeld, kProcessed, kUpdated };
   struct Timed {
     What what;
     int32_t worker;  // of kUpdated: the lane
@@ -48,6 +48,7 @@ class Engine {
     int32_t ops_left = 0;
     int32_t idle = 0;  // streams
     double idle_since_us = 0;
+    double origin_us = 0;  // when `origin_op` of its step started
     int32_t last_op_event = kNone;
     int32_t begin_event = kNone;
     std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> ready;
@@ -74,6 +75,7 @@ class Engine {
   // Transfers and updates.
   void Send(Kind kind, int32_t worker, int32_t piece, int32_t step, int32_t event);
   void GradientsMade(int32_t worker, int32_t piece, int32_t event);
+  void Push(int32_t worker, int32_t piece, int32_t step, int32_t event);
   void Arrived(int32_t transfer);
   void Processed(Kind kind, int32_t worker, int32_t piece, int32_t step, int32_t event);
   void Here(int32_t worker, int32_t piece, int32_t event);

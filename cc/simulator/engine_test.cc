@@ -47,6 +47,7 @@ Model Chain(const std::vector<int64_t>& bytes, double op_us, bool train, int32_t
       model.piece_pulled.push_back(servers > 0);
       model.pull_rank.push_back(ranks[static_cast<size_t>(server)]);
       model.push_rank.push_back(ranks[static_cast<size_t>(server)]++);
+      model.piece_hold_us.push_back(0);
       Add(&model.piece_tensors, {layer});
       Add(&model.pull_inputs, {});
       Add(&model.push_inputs, train ? std::vector<int32_t>{2 * layers - 1 - layer} : std::vector<int32_t>{});
@@ -110,6 +111,15 @@ TEST(EngineTest, AcrossTheBarrierPiecesOverlapIfTheyAreUpdatedAlone) {
   EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 100 + 100);
   model.update_pieces = true;
   EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 50 + 100);
+}
+
+TEST(EngineTest, APieceIsHeldBackFromTheOriginOn) {
+  Model model = Chain({100}, 10, true, 2, 0);
+  model.origin_op = 1;
+  model.piece_hold_us = {200};
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 10 + 200 + 100);
+  model.piece_hold_us = {5};
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 100);
 }
 
 TEST(EngineTest, ARingTakesTheFormulasTime) {

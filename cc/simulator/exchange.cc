@@ -16,7 +16,16 @@ void Engine::Send(Kind kind, int32_t worker, int32_t piece, int32_t step, int32_
 }
 
 void Engine::GradientsMade(int32_t worker, int32_t piece, int32_t event) {
-  const int32_t step = workers_[static_cast<size_t>(worker)].step;
+  const Worker& one = workers_[static_cast<size_t>(worker)];
+  const double at_us = one.origin_us + model_.piece_hold_us[static_cast<size_t>(piece)];
+  if (at_us > now_us_) {
+    After(at_us, Timed{What::kHeld, worker, piece, one.step, event, now_us_});
+  } else {
+    Push(worker, piece, one.step, event);
+  }
+}
+
+void Engine::Push(int32_t worker, int32_t piece, int32_t step, int32_t event) {
   if (!model_.ring()) {
     Send(Kind::kPush, worker, piece, step, event);
     return;

@@ -70,6 +70,8 @@ std::string Model::Check() const {
   if (!std::all_of(piece_bytes.begin(), piece_bytes.end(), [](int64_t bytes) { return bytes >= 0; })) return "piece_bytes";
   if (!Within(piece_server, pieces(), std::max(servers, 1))) return "piece_server";
   if (count(piece_pulled) != pieces() || count(pull_rank) != pieces() || count(push_rank) != pieces()) return "ranks";
+  if (count(piece_hold_us) != pieces() || origin_op < 0 || (ops() > 0 && origin_op >= ops())) return "piece_hold_us";
+  if (!std::all_of(piece_hold_us.begin(), piece_hold_us.end(), [](double us) { return us >= 0; })) return "piece_hold_us";
   if (!HasPolicy(pull_policy) || !HasPolicy(push_policy)) return "policy";
   return "";
 }

@@ -69,6 +69,9 @@ struct Model {
   std::vector<uint8_t> piece_pulled;
   std::vector<int32_t> pull_rank;  // 0.. among the pieces of a server; -1: not ordered
   std::vector<int32_t> push_rank;
+  // What a planner holds back: a piece is pushed at the earliest so long after `origin_op` of its step has started.
+  std::vector<double> piece_hold_us;
+  int32_t origin_op = 0;
 
   // The policy of cc/core.
   std::string pull_policy = "fifo";

@@ -33,6 +33,7 @@ _COUNTS = [
     "measured_from",
     "recorded_from",
     "orders",
+    "origin_op",
 ]
 _FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
 _TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte"]
@@ -45,6 +46,7 @@ _ARRAYS_2 = {
     "piece_pulled": "u8",
     "pull_rank": "i32",
     "push_rank": "i32",
+    "piece_hold_us": "f64",
 }
 
 

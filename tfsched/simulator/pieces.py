@@ -30,6 +30,7 @@ class Piece(NamedTuple):
     server: int
     label: str
     priority: float
+    hold_us: float = 0.0  # pushed at the earliest so long after the step's first gradient op started
 
 
 class Scheduled(NamedTuple):
@@ -121,8 +122,8 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         credit = decision.credit_bytes if decision is not None else 0
         if credit == 0 and policy == "tictac":
             credit = _CREDIT_BYTES
-        if credit == 0 and decision is not None and decision.preemptive:
-            credit = 1  # one piece at a time: what has been handed over cannot be overtaken
+        if credit == 0 and decision is not None and policy == "bytescheduler":
+            credit = 1  # one message at a time, as in `evaluate`: what has been handed over cannot be overtaken
     if cluster.architecture == "ring" and policy == "tictac":
         policy = "bytescheduler"
     # Names of the decision are those of transfers, of the method those of parameters.
@@ -133,8 +134,8 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
     ]
     plan = _messages(workload, method, decision, names, priorities)
     pieces: list[Piece] = []
-    for parts, first in _split(plan, workload, servers):
-        pieces += _cut(parts, workload, servers, priorities, partition, first)
+    for parts, place, hold_us in _split(plan, workload, servers):
+        pieces += (p._replace(hold_us=hold_us) for p in _cut(parts, workload, servers, priorities, partition, place))
         if len(pieces) > MAX_PIECES:
             raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
@@ -142,27 +143,29 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
 
 
 Parts = list[tuple[int, int]]  # parameter, bytes
+# What travels as one, whether it is explicit (sent as it is, neither cut nor moved), and until when it is held back.
+Planned = tuple[Parts, bool, float]
 
 
 def _messages(
     workload: Workload, method: Method, decision: Decision | None, names: dict[str, int], priorities: list[float]
-) -> list[tuple[Parts, bool]]:
-    """Per message its parts, and whether it is explicit: to be sent as it is, neither cut nor moved."""
+) -> list[Planned]:
+    """The messages of a step, before they are cut."""
     parameters = workload.parameters
     if not method.groups and decision is not None and decision.messages:
-        messages: list[tuple[Parts, bool]] = []
+        messages: list[Planned] = []
         planned = [0] * len(parameters)
         for message in decision.messages:
             parts = [(names[part.recv], part.size_bytes) for part in message.parts if part.recv in names]
             for i, size in parts:
                 planned[i] += size
             if parts:
-                messages.append((parts, True))
+                messages.append((parts, True, message.not_before_us))
         # What the plan leaves out follows behind it.
-        seen = {i for parts, _ in messages for i, _ in parts}
+        seen = {i for parts, _, _ in messages for i, _ in parts}
         rest = [i for i, p in enumerate(parameters) if planned[i] < p.size_bytes or i not in seen]
         rest.sort(key=lambda i: priorities[i])
-        return messages + [([(i, max(parameters[i].size_bytes - planned[i], 0))], True) for i in rest]
+        return messages + [([(i, max(parameters[i].size_bytes - planned[i], 0))], True, 0.0) for i in rest]
     by_parameter = {p.name: i for i, p in enumerate(parameters)}
     by_parameter.update(names)
     groups: Iterable[Iterable[str]] = method.groups or (decision.groups if decision is not None else ())
@@ -176,27 +179,27 @@ def _messages(
                 raise SimulatorError(f"parameter {show(name)} is in two groups of method {method.name!r}; leave it in one")
             member[i] = number
     merged: dict[int, Parts] = {}
-    result: list[tuple[Parts, bool]] = []
+    result: list[Planned] = []
     for i, parameter in enumerate(parameters):
         if i not in member:
-            result.append(([(i, parameter.size_bytes)], False))
+            result.append(([(i, parameter.size_bytes)], False, 0.0))
         elif member[i] in merged:
             merged[member[i]].append((i, parameter.size_bytes))
         else:
             merged[member[i]] = [(i, parameter.size_bytes)]
-            result.append((merged[member[i]], False))
+            result.append((merged[member[i]], False, 0.0))
     return result
 
 
-def _split(plan: list[tuple[Parts, bool]], workload: Workload, servers: list[int]) -> Iterable[tuple[Parts, float | None]]:
+def _split(plan: list[Planned], workload: Workload, servers: list[int]) -> Iterable[tuple[Parts, float | None, float]]:
     """Messages of one server and one direction each, and their place in an explicit plan."""
-    for position, (parts, explicit) in enumerate(plan):
+    for position, (parts, explicit, hold_us) in enumerate(plan):
         apart: dict[tuple[int, bool, bool, tuple[str, ...]], Parts] = {}
         for i, size in parts:
             p = workload.parameters[i]
             apart.setdefault((servers[i], p.pulled, bool(p.made_by), p.asked_after), []).append((i, size))
         for one in apart.values():
-            yield one, float(position) if explicit else None
+            yield one, float(position) if explicit else None, hold_us
 
 
 def _cut(

@@ -114,6 +114,11 @@ class Workload:
         return {op.name: i for i, op in enumerate(self.ops)}
 
     @cached_property
+    def first_gradient_op(self) -> int:
+        """Position of the first op that makes a gradient; 0 if none does."""
+        return min((self.index[op] for p in self.parameters for op in p.made_by), default=0)
+
+    @cached_property
     def link_names(self) -> tuple[str, ...]:
         """Per parameter the name of its transfer in `pull_dag` and `gradient_dag`: its own, where no op has that."""
         return tuple(f"recv/{p.name}" if p.name in self.index else p.name for p in self.parameters)
@@ -174,7 +179,7 @@ class Workload:
         A parameter's transfer is one op behind what makes its gradient and in front of what reads it in the next step. Reads
         by ops after the first gradient are left out, for the value is there since the forward pass.
         """
-        first = min((self.index[op] for p in self.parameters for op in p.made_by), default=0)
+        first = self.first_gradient_op
         late = {op.name for op in self.ops[first:]}
         reads: dict[str, list[str]] = {}
         ops = [
