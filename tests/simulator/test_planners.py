@@ -1,7 +1,7 @@
 """Planners, simulated across the barrier on a ring of two workers, are what `evaluate` says of their decisions.
 
-There an all-reduce of b bytes takes b / bandwidth and twice the start-up, and a step begins with an idle link, for the forward
-pass needs all gradients of the step before: one machine with release times and tails, which is evaluate's DAG.
+There an all-reduce of b bytes takes b / bandwidth and twice the start-up, and a step begins with an idle link, for the
+forward pass needs all gradients of the step before: one machine with release times and tails, which is evaluate's DAG.
 """
 
 from __future__ import annotations
