@@ -43,7 +43,10 @@ class Groups:
     def _collect(self, dag: Dag) -> list[int]:
         """Fill `sets` and `group_of`; return per op its node, or -1 if it needs no recv."""
         recv_of_op = {i: r for r, i in enumerate(dag.recv_indices)}
-        group_of_set: dict[int, int] = {}
+        # By bytes: integers of many ones, as the prefixes of a chain, have only 61 different hashes.
+        group_of_set: dict[bytes, int] = {}
+        group_of_object: dict[int, int] = {}
+        width = (self.recvs + 7) // 8
         dep = [0] * len(dag.ops)
         node = [-1] * len(dag.ops)
         for i in dag.topological_order:
@@ -56,9 +59,12 @@ class Groups:
                 dep[i] = union | (1 << self.bit[recv_of_op[i]])
                 node[i] = recv_of_op[i]
             elif union:
-                group = group_of_set.setdefault(union, len(self.sets))
-                if group == len(self.sets):
-                    self.sets.append(union)
+                group = group_of_object.get(id(union), -1)
+                if group < 0:
+                    group = group_of_set.setdefault(union.to_bytes(width, "little"), len(self.sets))
+                    if group == len(self.sets):
+                        self.sets.append(union)
+                        group_of_object[id(union)] = group
                 dep[i] = self.sets[group]
                 self.group_of[i] = group
                 node[i] = self.recvs + group
