@@ -12,6 +12,7 @@ import re
 import pytest
 
 from tests.cli.conftest import ROOT, call
+from tfsched import ordering
 from tfsched.ordering import Plan
 from tfsched.simulator import Cluster
 
@@ -108,6 +109,11 @@ def test_a_method_takes_options(recorded):
     text = "tao:credit_bytes=0:partition_bytes=65536"
     result = call("simulate", recorded / "dag.json", "--method", f"tao,{text}", *SMALL, "--json").json()
     assert result["methods"][text]["messages"] > result["methods"]["tao"]["messages"]
+
+
+def test_all_methods_are_every_ordering_and_preset(recorded):
+    result = call("simulate", recorded / "layers.csv", "--method", "all", *SMALL, "--json").json()
+    assert set(ordering.names()) - {"exact"} | {"vanilla", "bytescheduler+barrier-crossing"} <= set(result["methods"])
 
 
 def test_simulate_draws_and_writes_a_timeline_for_each_method(recorded, tmp_path):

@@ -39,7 +39,9 @@ def define(flags: CommandFlags, several: bool) -> None:
     flags.number("startup_us", -1.0, "start-up cost of each message in µs; below zero: the file's, or 0")
     flags.choice("barrier", "file", ["file", "on", "off"], "whether a step ends with its updates; file: the file's, or on")
     flags.strings("set", "", "other keys of the cluster file, as key=value,key=value")
-    flags.strings("method", METHODS, "methods to compare: presets, orderings, with options as in tio:credit_bytes=4000000")
+    flags.strings(
+        "method", METHODS, "methods to compare: presets or orderings, with options as in tio:credit_bytes=4000000; or all"
+    )
     flags.integer("iterations", 10, "iterations to simulate", lower=1)
     flags.integer("warmup", 2, "iterations before them that are not counted", lower=0)
     flags.integer("seed", 0, "of random orders and stragglers", lower=0)
@@ -154,8 +156,10 @@ def chosen_methods(flags: CommandFlags) -> dict[str, Method]:
     known = methods()
     if not flags.method:
         raise UsageError(f"--method is empty; give one of {', '.join(known)}.")
+    # `exact` searches for seconds to minutes; whoever wants it names it.
+    wanted = [name for name in known if name != "exact"] if flags.method == ["all"] else flags.method
     result: dict[str, Method] = {}
-    for text in flags.method:
+    for text in wanted:
         name, *options = text.split(":")
         if name not in known:
             raise UsageError(f"method {name!r} is unknown; choose from {', '.join(known)}, or register it with --plugin.")

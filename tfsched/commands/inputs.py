@@ -160,7 +160,7 @@ def workload_of(source: Any, flags: CommandFlags) -> Workload:
         return Workload.from_layers(source, flags.phase)
     if isinstance(source, Dag):
         return Workload.from_dag(source)
-    return Workload.from_dag(source.dag(flags.receiver)) if flags.receiver else Workload.from_trace(source)
+    return Workload.from_trace(source, worker=flags.receiver or None)
 
 
 def parse_bandwidth(text: str) -> float | None:
