@@ -134,15 +134,15 @@ def traced(*, train: bool) -> StepTrace:
     nodes.append(["x", "Mul", WORKER, ["v0/read", "v1/read"]])
     transfers = [{"name": f"v{i}/read:0@{WORKER}", "link": f"{s}>{WORKER}", "bytes": 100} for i, s in enumerate(SERVERS)]
     if train:
+        nodes.append(["g", "Grad", WORKER, ["x"]])
         # The end of the step: a signal of no bytes that the first server's update is applied.
-        nodes += [["done", "NoOp", SERVERS[0], ["^apply0"]], ["signal", "Const", SERVERS[0], ["^done", "^g0"]]]
+        nodes += [["done", "NoOp", SERVERS[0], ["^apply0"]], ["signal", "Const", SERVERS[0], ["^done", "^g"]]]
         nodes.append(["end", "Identity", WORKER, ["signal"]])
         transfers.append({"name": f"signal:0@{WORKER}", "link": f"{SERVERS[0]}>{WORKER}", "bytes": 0})
         for i, server in enumerate(SERVERS):
-            nodes.append([f"g{i}", "Grad", WORKER, ["x"]])
-            nodes.append([f"scaled{i}", "Mul", server, [f"g{i}"]])
+            nodes.append([f"scaled{i}", "Mul", server, [f"g:{i}" if i else "g"]])
             nodes.append([f"apply{i}", "ResourceApplyGradientDescent", server, [f"v{i}", "lr", f"scaled{i}"]])
-            transfers.append({"name": f"g{i}:0@{server}", "link": f"{WORKER}>{server}", "bytes": 100})
+            transfers.append({"name": f"g:{i}@{server}", "link": f"{WORKER}>{server}", "bytes": 100})
     steps = [
         {
             **{"start_us": 0, "end_us": 1000, "sends": []},
@@ -165,12 +165,12 @@ def test_a_traced_training_step_knows_which_gradient_is_whose() -> None:
     workload = Workload.from_trace(traced(train=True))
     assert workload.phase == "train"
     assert [(p.name, p.made_by, p.server) for p in workload.parameters] == [
-        (f"v{i}/read:0@{WORKER}", (f"g{i}",), i) for i in range(2)
+        (f"v{i}/read:0@{WORKER}", ("g",), i) for i in range(2)
     ]
     assert Workload.from_trace(traced(train=True), "forward").parameters[0].made_by == ()
-    assert sorted(op.name for op in workload.ops) == ["end", "g0", "g1", "x"]
+    assert sorted(op.name for op in workload.ops) == ["end", "g", "x"]
     result = simulate(workload, Cluster(servers=2, bandwidth_bps=BPS), Method("m", "fifo", "p3"), iterations=1)
-    # Both pulls over the worker's link, x, the gradient that is made first (behind "end" or not), both pushes from then on.
+    # Both pulls over the worker's link, x, the op that makes both gradients (behind "end" or not), both pushes from then on.
     assert result.median_us in (200 + 7 + 7 + 200, 200 + 7 + 7 + 7 + 200)
 
 

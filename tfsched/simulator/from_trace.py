@@ -70,7 +70,7 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
         for name in sent:
             if _source(name) not in known:
                 continue
-            of = next((pulled[v] for v in nodes.updated_from(_source(name)) if v in pulled), None)
+            of = next((pulled[v] for v in nodes.updated_by(name) if v in pulled), None)
             if of is not None and not parameters[of].made_by:
                 parameters[of] = dataclasses.replace(parameters[of], made_by=(_source(name),))
             else:
@@ -169,11 +169,12 @@ class _Nodes:
 
     def __init__(self, nodes: list[tuple[str, str, str, list[str]]]) -> None:
         self.op: Mapping[str, str] = {name: op for name, op, _, _ in nodes}
-        self.inputs = {name: [_node(one) for one in inputs if not one.startswith("^")] for name, _, _, inputs in nodes}
-        self.consumers: dict[str, list[str]] = {}
-        for name, inputs in self.inputs.items():
-            for one in inputs:
-                self.consumers.setdefault(one, []).append(name)
+        self.device = {name: device for name, _, device, _ in nodes}
+        self.inputs = {name: [_tensor(one) for one in inputs if not one.startswith("^")] for name, _, _, inputs in nodes}
+        self.consumers: dict[str, list[tuple[int, str]]] = {}
+        for name, tensors in self.inputs.items():
+            for node, port in tensors:
+                self.consumers.setdefault(node, []).append((port, name))
 
     def variable_behind(self, name: str) -> str | None:
         """The variable whose value or handle the node puts out."""
@@ -183,25 +184,31 @@ class _Nodes:
                 return name
             if op not in _PASSING_ON or not self.inputs[name]:
                 return None
-            name = self.inputs[name][0]
+            name = self.inputs[name][0][0]
         return None
 
-    def updated_from(self, name: str) -> list[str]:
-        """The variables whose updates the node's output leads to."""
-        found, seen, queue = [], {name}, [name]
+    def updated_by(self, transfer: str) -> list[str]:
+        """The variables whose updates on the receiver the transfer leads to, without leaving that task."""
+        tensor, _, receiver = transfer.partition("@")
+        source, sent_port = _tensor(tensor)
+        found: list[str] = []
+        seen: set[str] = set()
+        queue = [name for port, name in self.consumers.get(source, ()) if port == sent_port]
         while queue:
-            for consumer in self.consumers.get(queue.pop(), ()):
-                if consumer in seen:
-                    continue
-                seen.add(consumer)
-                if _UPDATE.match(self.op[consumer]):
-                    variable = self.variable_behind(self.inputs[consumer][0])
-                    if variable is not None:
-                        found.append(variable)
-                else:
-                    queue.append(consumer)
+            name = queue.pop()
+            if name in seen or not f"{self.device[name]}/".startswith(f"{receiver}/"):
+                continue
+            seen.add(name)
+            if _UPDATE.match(self.op[name]) and self.inputs[name]:
+                variable = self.variable_behind(self.inputs[name][0][0])
+                if variable is not None:
+                    found.append(variable)
+            else:
+                queue += [consumer for _, consumer in self.consumers.get(name, ())]
         return found
 
 
-def _node(text: str) -> str:
-    return text.partition(":")[0]
+def _tensor(text: str) -> tuple[str, int]:
+    """Node and port of "node:port" or "node"."""
+    node, _, port = text.rpartition(":")
+    return (node, int(port)) if node and port.isdigit() else (text, 0)
