@@ -54,10 +54,14 @@ def pace(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0
                 groups.append(tuple(dag.ops[free[k]].name for k in members))
     rank = _paths.ranks([tail_of[i] for i in dag.recv_indices], best_first=False)
     priorities = {op.name: priority for op, priority in zip(dag.recvs, rank, strict=True)}
+    bytes_of = {dag.ops[i].name: one.size_bytes for i, one in cost.items()}
+    messages = [sum(bytes_of[name] for name in group) for group in groups]
+    # Where whole is best that is said as a size that cuts nothing: 0 would leave it to whoever cannot preempt.
+    largest = max([*messages, *bytes_of.values()], default=0)
     return Decision(
         priorities,
         groups=groups,
         preemptive=True,
-        partition_bytes=choose_partition(dag, Decision(priorities, groups=groups), times_us),
+        partition_bytes=choose_partition(dag, Decision(priorities, groups=groups), times_us) or largest,
         policy="bytescheduler",
     )
