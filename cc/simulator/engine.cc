@@ -2,30 +2,12 @@
 #include "cc/simulator/engine.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <utility>
+
+#include "cc/simulator/random.h"
 
 namespace tfsched::simulator {
 namespace {
-
-// As std::shuffle is not the same everywhere.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {  // splitmix64
-    uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-  void Shuffle(std::vector<int32_t>* values) {
-    for (size_t i = values->size(); i > 1; --i) std::swap((*values)[i - 1], (*values)[Next() % i]);
-  }
-
- private:
-  uint64_t state_;
-};
 
 std::vector<int32_t> Counts(const Table& table) {
   std::vector<int32_t> counts;
