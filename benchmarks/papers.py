@@ -192,7 +192,8 @@ def bytescheduler() -> None:
     grid = "--bandwidth 1gbit,10gbit,25gbit,40gbit,100gbit"
     models = {"vgg16": "12e12", "resnet50": "8e12", "transformer": "10e12"}
     base, ours = f"vanilla{FREE}", "bytescheduler+barrier-crossing:credit_bytes=4000000"
-    tail = "--startup_us 300 --iterations 5 --warmup 3"
+    # Round robin by 4 would put every kernel of ResNet-50 on one server: kernel, bias, gamma, beta.
+    tail = "--set placement=balanced --startup_us 300 --iterations 5 --warmup 3"
     print("MXNet PS, 4 workers and 4 servers, samples (tokens) a second of one GPU:\n")
     rows = []
     for model, flops in models.items():
@@ -253,11 +254,10 @@ def table1() -> None:
                     f"bytescheduler+barrier-crossing:partition_bytes={partition}000000:credit_bytes={credit}000000"
                     for credit in credits
                 )
-                where = (
-                    f"--workers 4 --servers workers --split_bytes {partition}000000 --startup_us 300"
-                    if name == "PS"
-                    else "--workers 32 --architecture ring --startup_us 5"
-                )
+                split = f"--set placement=balanced --split_bytes {partition}000000"
+                where = f"--workers 4 --servers workers {split} --startup_us 300"
+                if name == "ring":
+                    where = "--workers 32 --architecture ring --startup_us 5"
                 tail = f"--bandwidth 10gbit --iterations 4 --warmup 3 --method {methods}"
                 line = f"sweep --model {model} --flops {flops} {where} {tail}"
                 if not rows and partition == partitions[0]:
