@@ -73,6 +73,12 @@ def test_groups_pay_one_startup_and_wait_for_the_last() -> None:
     assert [schedule.end_us[name] for name in ("g1", "g2", "g0")] == [17, 17, 20]
 
 
+def test_a_large_group_leaves_in_pieces_that_carry_a_share_of_each() -> None:
+    # g2 and g1, 12 bytes, ready at 4: the first 5 of them 4..10; then g0 (ready at 6) 10..13, 13..19, 19..22.
+    schedule = evaluate(training(1.0), Decision(PRIORITY | {"g1": 2.0}, groups=[("g2", "g1")], partition_bytes=5))
+    assert [schedule.end_us[name] for name in ("g0", "g1", "g2")] == [13, 22, 22]
+
+
 def test_what_is_handed_over_is_not_overtaken() -> None:
     # Credit of two pieces of 4: g2's both go to the wire at 2, so g1 has to wait; g0 (ready at 6) fits in.
     dag = training()

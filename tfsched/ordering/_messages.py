@@ -64,6 +64,24 @@ def plan_messages(dag: Dag, decision: Decision, times_us: Mapping[str, float] | 
     position = {dag.ops[i].name: i for i in dag.recv_indices}
     result: list[Planned] = []
     taken: set[int] = set()
+    # A wire that can cut a message anywhere need not be given pieces.
+    unit = 0 if decision.preemptive else decision.partition_bytes
+
+    def count(size_bytes: int) -> int:
+        pieces = max(1, -(-size_bytes // unit)) if unit else 1
+        if len(result) + pieces > MOST_MESSAGES:
+            raise OrderingError(
+                f"pieces of {unit} bytes would be more than {MOST_MESSAGES} messages; give a larger partition"
+            )
+        return pieces
+
+    def add(members: Sequence[int], key: tuple[float, float], size_bytes: int) -> None:
+        """Send the recvs as one message, or in pieces that carry a share of each."""
+        pieces = count(size_bytes)
+        for piece in range(pieces):
+            piece_bytes = min(unit, size_bytes - piece * unit) if pieces > 1 else size_bytes
+            fraction = piece_bytes / size_bytes if pieces > 1 else 1.0
+            result.append(_join(dag, [(i, fraction) for i in members], (*key, piece), cost, piece_bytes, 0.0))
 
     if decision.messages:
         taken = _add_explicit(dag, decision.messages, position, cost, result)
@@ -72,22 +90,11 @@ def plan_messages(dag: Dag, decision: Decision, times_us: Mapping[str, float] | 
             members = [_find(name, position) for name in group]
             if members:
                 key = min((priority[i], float(i)) for i in members)
-                whole = [(i, 1.0) for i in members]
-                result.append(_join(dag, whole, (*key, 0), cost, sum(cost[i].size_bytes for i in members), 0.0))
+                add(members, key, sum(cost[i].size_bytes for i in members))
                 taken.update(members)
     for i in dag.recv_indices:
-        if i in taken:
-            continue
-        size, unit = cost[i].size_bytes, decision.partition_bytes
-        pieces = max(1, -(-size // unit)) if unit else 1
-        if len(result) + pieces > MOST_MESSAGES:
-            raise OrderingError(
-                f"pieces of {unit} bytes would be more than {MOST_MESSAGES} messages; give a larger partition"
-            )
-        for piece in range(pieces):
-            piece_bytes = min(unit, size - piece * unit) if pieces > 1 else size
-            fraction = piece_bytes / size if pieces > 1 else 1.0
-            result.append(_join(dag, [(i, fraction)], (priority[i], float(i), piece), cost, piece_bytes, 0.0))
+        if i not in taken:
+            add([i], (priority[i], float(i)), cost[i].size_bytes)
     return result
 
 

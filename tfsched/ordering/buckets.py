@@ -121,7 +121,7 @@ class _Facts:
 
 def _messages(dag: Dag, plan: Decision) -> int:
     """How many messages a plan sends, recvs of unknown size as one."""
-    grouped = {name for group in plan.groups for name in group}
+    alone = {op.name: op.size_bytes or 0 for op in dag.recvs}
+    loads = [sum(alone.pop(name) for name in group) for group in plan.groups] + list(alone.values())
     unit = plan.partition_bytes
-    alone = [op.size_bytes or 0 for op in dag.recvs if op.name not in grouped]
-    return len(plan.groups) + sum(max(1, -(-size // unit)) if unit else 1 for size in alone)
+    return sum(max(1, -(-load // unit)) if unit else 1 for load in loads)

@@ -32,7 +32,7 @@ class Decision(dict[str, float]):
     It is a dict of priorities, so whatever takes an ordering's result takes a Decision.
 
     Attributes:
-      partition_bytes: the largest piece that a recv leaves in; 0 for whole.
+      partition_bytes: the largest piece that a recv or a group leaves in, 0 for whole; a wire that preempts needs no pieces.
       credit_bytes: bytes that may be with the wire before the next message waits; 0 for no limit.
       groups: recvs that are sent as one message; a recv in no group goes alone.
       preemptive: a better message that becomes ready cuts the one on the wire.
