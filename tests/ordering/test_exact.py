@@ -140,6 +140,12 @@ def test_a_limit_leaves_a_bound_and_a_gap() -> None:
     assert nothing.makespan_us <= list_schedule(dag, get("tao")(dag)).makespan_us + 1e-6
 
 
+def test_a_dag_that_is_too_large_is_not_searched() -> None:
+    dag = tangled(random.Random(4), 30, 1200)
+    found = solve(dag, solver="branch-and-bound")
+    assert not found.proven and lower_bound_us(dag) <= found.bound_us < found.makespan_us
+
+
 def test_the_registered_ordering_says_what_is_known() -> None:
     dag = model_like(random.Random(1), 8, 12)
     decision = exact(dag)

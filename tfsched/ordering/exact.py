@@ -15,8 +15,9 @@ from .oracle import times_ns
 from .registry import OrderingError, get, register
 
 SOLVERS = ("cp-sat", "branch-and-bound")
-# Larger dags are not searched: the result is the best of the quick orderings, with its bound.
-MOST_OPS = 2_000
+# Larger dags are not searched: the result is the best of the quick orderings, with its bound. The branch and bound recurses
+# once an op.
+MOST_OPS = {"cp-sat": 2_000, "branch-and-bound": 400}
 
 
 # The registered ordering searches for a minute up to here and for 10 s beyond, where more time seldom proves more.
@@ -63,7 +64,7 @@ def solve(
     makespan = max(s + t for s, t in zip(start, problem.duration, strict=True))
     bound = _branch_and_bound.lower_bound(problem)
     found = _branch_and_bound.Found(makespan, start, bound)
-    if bound < makespan and len(dag.ops) <= MOST_OPS:
+    if bound < makespan and len(dag.ops) <= MOST_OPS[solver]:
         if solver == "cp-sat":
             found = _cp_sat.search(problem, makespan, start, bound, time_limit_s)
         else:
