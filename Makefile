@@ -16,8 +16,8 @@ BIN := $(VENV)/bin
 MINOR := $(shell echo '$(TENSORFLOW)' | cut -d. -f1,2)
 STAMP := $(VENV)/installed-$(subst *,x,$(TENSORFLOW))
 comma := ,
-# tensorflow-io, and with it s3://, exists for this version only.
-EXTRAS := plot,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3)
+# tensorflow-io, and with it s3://, exists for this version only; OR-Tools wants a newer protobuf than it has.
+EXTRAS := plot,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact)
 
 .DEFAULT_GOAL := help
 .PHONY: help env native demo test lint cc-test cc-bench bazel clean

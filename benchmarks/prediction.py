@@ -1,9 +1,9 @@
-"""How well the simulator predicts the bench: median step times and their order, from a trace of stock steps and two measured bounds.
+"""How well the simulator predicts the bench: median step times and their order, from a stock trace and measured bounds.
 
-For each model, phase and bandwidth: the bench measures the settings and what computing alone and communicating alone take; a
-trace of vanilla steps gives the graph and the ops' relative times. The simulator gets the trace, with op times scaled so that
-computing alone takes what was measured, and the bandwidth at which the bytes take what was measured. Everything else it
-has to know by itself: which order each setting makes, what overlaps and what waits.
+For each model, phase and bandwidth the bench measures the settings, and what computing alone and communicating alone take; a
+trace of vanilla steps gives the graph and the ops' relative times. The simulator gets the trace, with op times scaled so
+that computing alone takes what was measured, and the bandwidth at which the bytes take what was measured. Everything else
+it has to know by itself: which order each setting makes, what overlaps and what waits.
 
     python benchmarks/prediction.py --models seq32,resnet50 --bandwidths 1gbit,500mbit --phases forward,train
 """

@@ -1,4 +1,4 @@
-"""A researcher's path: the ordering printed in docs/offline.md, in a file of one's own, beside the others everywhere."""
+"""A researcher's path: the ordering that the README prints, in a file of one's own, beside the others everywhere."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ import pytest
 
 from tests.cli.conftest import call
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "offline.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs" / "offline.md"
 METHODS = "vanilla,tio,tao,small-first"
 SMALL = ["--iterations", 2, "--warmup", 1]
 
 
+def ordering_in(path):
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+    return next(block for block in blocks if "@ordering.register" in block)
+
+
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
-    text = next(
-        block for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "@ordering.register" in block
-    )
+    text = ordering_in(DOCS)
+    assert ordering_in(ROOT / "README.md") == text
     assert len(text.splitlines()) <= 20
     path = tmp_path_factory.mktemp("mine") / "my_order.py"
     path.write_text(text)

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from ._branch_and_bound import Found, Problem
 from .registry import OrderingError
 
+_STARTING_S = 60.0  # for a process to load the solver, on a busy machine
+
 
 def available() -> bool:
     """Whether the solver is installed."""
@@ -30,13 +32,17 @@ def search(problem: Problem, makespan: int, start: Sequence[int], bound: int, ti
     request = json.dumps([problem, makespan, list(start), bound, time_limit_s])
     root = str(pathlib.Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", __name__],
-        input=request,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    try:
+        result = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", __name__],
+            input=request,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            timeout=time_limit_s + _STARTING_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise OrderingError(f"the solver's process ran for more than {time_limit_s:g} s; use branch-and-bound") from None
     try:
         return Found(*json.loads(result.stdout))
     except (ValueError, TypeError):
