@@ -12,11 +12,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
+import pathlib
 import statistics
+import sys
 import tempfile
 from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 SETTINGS = ("vanilla", "tio", "tao")
 
@@ -27,13 +32,15 @@ def scaled(workload: Any, factor: float) -> Any:
     return dataclasses.replace(workload, ops=ops)
 
 
-def measure(model: str, phase: str, bandwidth: str, steps: int, link: str, directory: str) -> tuple[dict[str, Any], Any]:
+def measure(
+    model: str, phase: str, bandwidth: str, options: argparse.Namespace, directory: str
+) -> tuple[dict[str, Any], Any]:
     """The bench's result for the settings, and a trace of vanilla steps with the same batch."""
     from tfsched.bench.command import BenchConfig, run, trace_model
 
     path = os.path.join(directory, "bench.json")
-    common = {"models": [model], "phase": phase, "bandwidth": bandwidth, "link": link, "quiet": True}
-    run(BenchConfig(**common, settings=list(SETTINGS), batch="auto", steps=steps, json=path))
+    common = {"models": [model], "phase": phase, "bandwidth": bandwidth, "link": options.link, "quiet": True}
+    run(BenchConfig(**common, settings=list(SETTINGS), batch=options.batch, steps=options.steps, json=path))
     with open(path, encoding="utf-8") as file:
         measured = json.load(file)
     trace = trace_model(BenchConfig(**common, settings=["vanilla"], batch=measured["batch"], steps=5, warmup=2))
@@ -44,7 +51,7 @@ def predict(measured: dict[str, Any], trace: Any, iterations: int) -> dict[str, 
     """Setting -> predicted median step time in seconds."""
     from tfsched.simulator import Cluster, Workload, methods, simulate
 
-    bounds = measured["bounds"]
+    bounds = measured["bounds"]  # forward steps have one of communication, training steps one for each direction
     workload = Workload.from_trace(trace, phase=measured["phase"])
     endless = Cluster(bandwidth_bps=1e15)
     alone_us = simulate(workload, endless, methods()["tio"], iterations=1, warmup=1).median_us
@@ -58,13 +65,9 @@ def predict(measured: dict[str, Any], trace: Any, iterations: int) -> dict[str, 
 
 
 def same_order(measured: dict[str, float], predicted: dict[str, float], tie: float = 0.03) -> bool:
-    """Whether no two settings that differ by more than `tie` are ranked the other way round."""
-    names = list(measured)
-    for one in names:
-        for other in names:
-            if measured[one] < measured[other] * (1 - tie) and predicted[one] > predicted[other] * (1 + tie / 10):
-                return False
-    return True
+    """Whether no two settings that were measured further apart than `tie` are predicted the other way round."""
+    pairs = itertools.permutations(measured, 2)
+    return not any(measured[a] < measured[b] * (1 - tie) and predicted[a] > predicted[b] for a, b in pairs)
 
 
 def main() -> None:
@@ -75,6 +78,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="steps measured for each setting")
     parser.add_argument("--iterations", type=int, default=30, help="steps simulated for each setting")
     parser.add_argument("--link", default="auto")
+    parser.add_argument("--batch", default="auto")
     parser.add_argument("--keep", default="", help="write measurements and traces to this directory")
     parser.add_argument("--again", default="", help="read them from this directory instead of measuring")
     parser.add_argument("--json", default="")
@@ -98,7 +102,7 @@ def main() -> None:
                     trace = load_trace(os.path.join(arguments.again, stem + ".trace.json.gz"), open_file)
                 else:
                     with tempfile.TemporaryDirectory() as directory:
-                        measured, trace = measure(model, phase, bandwidth, arguments.steps, arguments.link, directory)
+                        measured, trace = measure(model, phase, bandwidth, arguments, directory)
                 if arguments.keep and not arguments.again:
                     os.makedirs(arguments.keep, exist_ok=True)
                     with open(os.path.join(arguments.keep, stem + ".json"), "w", encoding="utf-8") as file:

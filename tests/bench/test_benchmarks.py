@@ -83,3 +83,19 @@ def test_the_cost_of_a_setting_on_an_idle_graph():
     assert kept_us > 0 and crossed_us > 0
     assert added_us == pytest.approx(crossed_us - kept_us, abs=2)
     assert each_us == pytest.approx(added_us / variables, abs=1)
+
+
+def test_an_order_is_missed_where_the_prediction_turns_it_round():
+    same_order = load("prediction").same_order
+    assert same_order({"vanilla": 1.4, "tio": 0.8}, {"vanilla": 1.2, "tio": 0.9})
+    assert not same_order({"vanilla": 1.4, "tio": 0.8}, {"vanilla": 0.8, "tio": 0.9})
+    assert same_order({"tio": 0.80, "tao": 0.81}, {"tio": 0.9, "tao": 0.8}), "too close to tell"
+
+
+def test_a_small_prediction(tmp_path):
+    arguments = ["--models", "mlp4x256", "--bandwidths", "50mbit", "--phases", "forward", "--link", "emulated"]
+    rows = tmp_path / "rows.json"
+    assert "predicted" in run("prediction", *arguments, "--batch", "4", "--steps", "2", "--json", str(rows))
+    answer = json.loads(rows.read_text())
+    assert [row["setting"] for row in answer] == ["vanilla", "tio", "tao"]
+    assert all(row["predicted_s"] > 0 and row["measured_s"] > 0 for row in answer)
