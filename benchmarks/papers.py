@@ -156,11 +156,11 @@ def prophet() -> None:
 def pace() -> None:
     """PACE, figures 8 and 9: ring all-reduce, 1080 Ti."""
     print("### PACE, figures 8 and 9\n")
-    methods = f"vanilla{FREE},tao{FREE},mg-wfbp{FREE},pace{FREE}:partition_bytes=4000000"
+    methods = f"vanilla{FREE},tao{FREE},mg-wfbp{FREE},pace{FREE}:partition_bytes=4000000,buckets{FREE}"
     names = methods.split(",")
     common = f"--architecture ring --startup_us 10 --method {methods} --iterations 5 --warmup 3"
     models = {"vgg16": ("6e12", 64), "resnet50": ("5.5e12", 32), "transformer": ("6e12", 2048)}
-    header = ["WFBP", "TicTac", "MG-WFBP", "PACE", "PACE over WFBP", "over TicTac", "over MG-WFBP"]
+    header = ["WFBP", "TicTac", "MG-WFBP", "PACE", "buckets", "PACE over WFBP", "TicTac", "MG-WFBP", "buckets over PACE"]
     for figure, grid, key in (
         (
             "figure 8: 10 Gbit/s, samples (tokens) a second of all workers",
@@ -181,7 +181,7 @@ def pace() -> None:
                 shown(line)
             for x, of in by_point(command(line)["rows"], key).items():
                 label = f"{x:g}" if key == "workers" else f"{x / 1e9:g}"
-                gains = [gain(of[names[3]], of[names[i]]) for i in range(3)]
+                gains = [gain(of[names[3]], of[names[i]]) for i in range(3)] + [gain(of[names[4]], of[names[3]])]
                 rows.append([model, label, *[rate(of[name]) for name in names], *gains])
         table(["model", "workers" if key == "workers" else "Gbit/s", *header], rows)
 
