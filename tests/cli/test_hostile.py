@@ -11,6 +11,7 @@ import random
 import pytest
 
 from tests.cli.conftest import CLUSTER, DAG, LAYERS, call
+from tfsched.ordering import registry
 
 COUNT = 40  # of each kind
 SMALL = ["--iterations", 1, "--warmup", 0, "--method", "vanilla,tao,bytescheduler"]
@@ -175,6 +176,13 @@ def test_a_directory_of_broken_files_is_still_reported(recorded, tmp_path):
     assert "good.json" in (tmp_path / "report.html").read_text()
 
 
+@pytest.fixture
+def own_register(monkeypatch):
+    """What a test registers is gone after it: other tests run every ordering there is."""
+    monkeypatch.setattr(registry, "_orderings", dict(registry._orderings))
+    monkeypatch.setattr(registry, "_plugins", dict(registry._plugins))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -190,7 +198,7 @@ def test_a_directory_of_broken_files_is_still_reported(recorded, tmp_path):
         "import tfsched.ordering as o\n@o.register('h-raise')\ndef f(dag, times_us=None, *, seed=0):\n    return 1 / 0\n",
     ],
 )
-def test_a_wrong_plugin_is_one_sentence(recorded, tmp_path, text):
+def test_a_wrong_plugin_is_one_sentence(recorded, tmp_path, text, own_register):
     path = tmp_path / "plugin.py"
     path.write_text(text)
     name = text.split("'")[1] if "'" in text else "tao"
@@ -198,3 +206,14 @@ def test_a_wrong_plugin_is_one_sentence(recorded, tmp_path, text):
         answer = call(command, recorded / "dag.json", "--plugin", path, flag, name)
         assert answer.code in (1, 2), answer
         clear(answer, (command, text))
+
+
+def test_one_wrong_ordering_does_not_keep_the_others_from_being_compared(recorded, tmp_path, own_register):
+    path = tmp_path / "plugin.py"
+    path.write_text(
+        "import tfsched.ordering as o\n@o.register('h-broken')\ndef f(dag, times_us=None, *, seed=0):\n    return 1 / 0\n"
+    )
+    answer = call("order", recorded / "dag.json", "--plugin", path, "--compare", "all", "--json").json()
+    errors = {row["ordering"]: row["error"] for row in answer["orderings"] if "error" in row}
+    assert list(errors) == ["h-broken"]
+    assert "ZeroDivisionError" in errors["h-broken"]

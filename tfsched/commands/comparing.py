@@ -9,7 +9,7 @@ from tfsched import ordering
 from tfsched.commands.order import predict
 from tfsched.commands.showing import plain, progress, say, table
 from tfsched.errors import TfschedError
-from tfsched.ordering import Dag
+from tfsched.ordering import Dag, DagError, OrderingError, PlanError
 from tfsched.ordering.decision import Decision
 from tfsched.ordering.exact import solve
 from tfsched.ordering.plan import plan_of
@@ -52,7 +52,7 @@ def _row(dag: Dag, name: str, seed: int) -> dict[str, Any]:
         decision = ordering.get(name)(dag, seed=seed)
         plan_of(dag, name, decision, seed)
         makespan_us = predict(dag, decision).makespan_us
-    except TfschedError as error:  # too many pieces: the others can still be compared
+    except (TfschedError, DagError, OrderingError, PlanError) as error:  # the others can still be compared
         return {"ordering": name, "error": str(error)}
     chosen = Decision.of(decision)
     return {"ordering": name, "makespan_us": makespan_us, "cuts": bool(chosen.partition_bytes or chosen.preemptive)}
