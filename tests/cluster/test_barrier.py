@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from .cluster import STOCK, Cluster
+from .cluster import STOCK, Cluster, TaskError
 
 pytestmark = pytest.mark.timeout(600)
 STEPS = 200
@@ -47,6 +47,16 @@ def check(result):
     assert len(set(result["variables"].values())) > 5
 
 
+def trained_by_stock(stock, pending, arguments):
+    """Its result; once more where stock TensorFlow's own RPC failed, as it does on a very busy machine now and then."""
+    try:
+        return pending.result(300)
+    except TaskError as error:
+        if "request was received twice" not in error.message:
+            raise
+    return stock.call("worker0", "crossing.train", limit_s=300, options=None, **arguments)
+
+
 @pytest.mark.parametrize("optimizer,clip,options", CASES, ids=str)
 def test_identical(pair, optimizer, clip, options):
     stock, crossing, workers = pair
@@ -55,7 +65,7 @@ def test_identical(pair, optimizer, clip, options):
     arguments = {"steps": STEPS, "optimizer": optimizer, "clip": clip, "workers": workers}
     pending = stock.submit("worker0", "crossing.train", options=None, **arguments)
     got = crossing.call("worker0", "crossing.train", limit_s=300, options={"barrier": False, **options}, **arguments)
-    wanted = pending.result(300)
+    wanted = trained_by_stock(stock, pending, arguments)
     check(wanted)
     assert got == wanted
     seen = crossing.call("worker0", "crossing.passed")
