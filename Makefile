@@ -62,7 +62,7 @@ lint: $(STAMP)  ## ruff, mypy, clang-format
 # SANITIZE=thread or SANITIZE=address builds and runs them under that sanitizer.
 SANITIZE ?=
 CC_OUT := build/cc/$(or $(SANITIZE),plain)
-CC_FLAGS := -std=c++17 -O2 -g -Wall -Wextra -Wno-unused-parameter -I. -pthread -MMD -MP
+CC_FLAGS := -std=c++17 $(if $(SANITIZE),-O1,-O2) -g -Wall -Wextra -Wno-unused-parameter -I. -pthread -MMD -MP
 CC_FLAGS += $(if $(SANITIZE),-fsanitize=$(SANITIZE)$(if $(filter address,$(SANITIZE)),$(comma)undefined) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CORE := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc %_bench.cc,$(sort $(wildcard cc/core/*.cc))))
 SIMULATOR := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc,$(sort $(wildcard cc/simulator/*.cc))))

@@ -53,7 +53,7 @@ PARTS = {
 CC_PARTS = {
     "core": rule(),
     "simulator": rule(parts="core"),
-    "transport": rule("tensorflow", "core"),
+    "transport": rule("tensorflow dirent.h netinet sys", "core"),  # POSIX: its sockets
     "ops": rule("tensorflow", "core transport"),
     "grappler": rule("tensorflow", "core transport"),
 }

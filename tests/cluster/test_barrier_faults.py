@@ -8,8 +8,7 @@ import pytest
 
 from tfsched.bench.testbed import Testbed, netns_available
 
-from .cluster import Cluster, TaskError, task_environment, wait_until
-from .nurseries import Nursery
+from .cluster import Cluster, TaskError, wait_until
 from .test_long_run import sample
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,12 +28,6 @@ VARIABLES = [f"counted{number}" for number in range(4)]
 # What stock TensorFlow says of a lost parameter server; the last one was seen once, with "Possibly this worker just
 # restarted". An update that was lost must never be told like that.
 LOST = ("AbortedError", "UnavailableError", "CancelledError")
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Nursery(task_environment()) as nursery:
-        yield nursery
 
 
 def open_training(cluster, **arguments):

@@ -44,15 +44,15 @@ def wait_idle(cluster, names=TASKS):
         raise AssertionError(f"{error}; last seen: {seen}") from None
 
 
-def synchronous(count, ps=1, **arguments):
+def synchronous(nursery, count, ps=1, **arguments):
     """The losses and variables of ``count`` plain steps."""
-    with Cluster(ps=ps) as cluster:
+    with Cluster(nursery=nursery, ps=ps) as cluster:
         open_training(cluster, client=None, **arguments)
         return steps(cluster, count), cluster.call(HOME, "barrier.digests")
 
 
-def test_two_hundred_steps_are_those_of_synchronous_training():
-    with Cluster(ps=2) as cluster:
+def test_two_hundred_steps_are_those_of_synchronous_training(nursery):
+    with Cluster(nursery=nursery, ps=2) as cluster:
         open_training(cluster, client=None)
         losses = steps(cluster, 200)
         variables = cluster.call(HOME, "barrier.digests")
@@ -71,8 +71,8 @@ def test_two_hundred_steps_are_those_of_synchronous_training():
         wait_idle(cluster, ("ps0", "ps1", HOME))
 
 
-def test_a_step_returns_before_its_updates_and_the_next_one_waits_for_them():
-    with Cluster() as cluster:
+def test_a_step_returns_before_its_updates_and_the_next_one_waits_for_them(nursery):
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", gated=True)
         before = cluster.call(HOME, "barrier.digests")
         first = steps(cluster)  # returns, though the first variable's update is held
@@ -96,9 +96,9 @@ def test_a_step_returns_before_its_updates_and_the_next_one_waits_for_them():
         wait_idle(cluster)
 
 
-def test_an_error_in_the_background_is_raised_once_by_the_next_step():
-    losses, variables = synchronous(8)
-    with Cluster() as cluster:
+def test_an_error_in_the_background_is_raised_once_by_the_next_step(nursery):
+    losses, variables = synchronous(nursery, 8)
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", gated=True)
 
         def let_updates(count):
@@ -133,8 +133,8 @@ def test_an_error_in_the_background_is_raised_once_by_the_next_step():
         wait_idle(cluster)
 
 
-def test_an_error_in_the_background_that_is_known_in_time_is_the_steps_own():
-    with Cluster() as cluster:
+def test_an_error_in_the_background_that_is_known_in_time_is_the_steps_own(nursery):
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a")
         seen = []
         for number in range(5):
@@ -152,9 +152,9 @@ def test_an_error_in_the_background_that_is_known_in_time_is_the_steps_own():
 
 
 @pytest.mark.parametrize("unopened", [False, True], ids=["before the last Put", "before any mailbox is open"])
-def test_a_failing_step_reports_its_own_error_and_the_next_one_nothing(unopened):
-    losses, variables = synchronous(6)
-    with Cluster() as cluster:
+def test_a_failing_step_reports_its_own_error_and_the_next_one_nothing(nursery, unopened):
+    losses, variables = synchronous(nursery, 6)
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", unopened=unopened)
         assert steps(cluster, 3) == losses[:3]
         for _ in range(3):
@@ -170,9 +170,9 @@ def test_a_failing_step_reports_its_own_error_and_the_next_one_nothing(unopened)
         assert cluster.call(HOME, "barrier.digests") == variables
 
 
-def test_a_worker_killed_in_mid_push_and_a_new_one():
-    losses, variables = synchronous(5)
-    with Cluster() as cluster:
+def test_a_worker_killed_in_mid_push_and_a_new_one(nursery):
+    losses, variables = synchronous(nursery, 5)
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", gated=True)
         steps(cluster)
         assert cluster.stats("ps0")["expectations"] >= 1
@@ -186,9 +186,9 @@ def test_a_worker_killed_in_mid_push_and_a_new_one():
         wait_idle(cluster)
 
 
-def test_a_parameter_server_killed_and_restarted():
-    losses, variables = synchronous(5)
-    with Cluster() as cluster:
+def test_a_parameter_server_killed_and_restarted(nursery):
+    losses, variables = synchronous(nursery, 5)
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", gated=True)
         steps(cluster)
         step = cluster.submit(HOME, "barrier.steps", count=1)
@@ -217,9 +217,9 @@ def test_a_parameter_server_killed_and_restarted():
         wait_idle(cluster)
 
 
-def test_a_session_closed_with_an_update_outstanding():
-    _, variables = synchronous(1)
-    with Cluster() as cluster:
+def test_a_session_closed_with_an_update_outstanding(nursery):
+    _, variables = synchronous(nursery, 1)
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", gated=True)
         open_training(cluster, called="beside", client=None, init=False, gated=True)
         steps(cluster)
@@ -232,8 +232,8 @@ def test_a_session_closed_with_an_update_outstanding():
         wait_idle(cluster)
 
 
-def test_two_workers_train_the_same_variables():
-    with Cluster(workers=2) as cluster:
+def test_two_workers_train_the_same_variables(nursery):
+    with Cluster(nursery=nursery, workers=2) as cluster:
         open_training(cluster, client="a")
         open_training(cluster, name="worker1", client="b", init=False)
         both = [cluster.submit(name, "barrier.steps", count=50) for name in (HOME, "worker1")]
@@ -247,10 +247,10 @@ def test_two_workers_train_the_same_variables():
         wait_idle(cluster)
 
 
-def test_a_task_that_holds_its_own_variables_and_two_servers_in_one_process():
-    losses, variables = synchronous(20)
+def test_a_task_that_holds_its_own_variables_and_two_servers_in_one_process(nursery):
+    losses, variables = synchronous(nursery, 20)
     (port,) = free_ports(1)
-    with Cluster() as cluster:
+    with Cluster(nursery=nursery) as cluster:
         cluster.call(HOME, "barrier.open_solo", port=port, client="a")
         open_training(cluster, client="a", init=False)
         # The other server's variables have their names, and are others.
@@ -267,8 +267,8 @@ def test_a_task_that_holds_its_own_variables_and_two_servers_in_one_process():
         wait_idle(cluster)
 
 
-def test_sessions_that_background_updates_cannot_serve():
-    with Cluster() as cluster:
+def test_sessions_that_background_updates_cannot_serve(nursery):
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", isolated=True)
         error = failure(steps, cluster)
         assert error.kind == "FailedPreconditionError"
@@ -280,8 +280,8 @@ def test_sessions_that_background_updates_cannot_serve():
         assert "has no tfsched server" in error.message
 
 
-def test_a_parameter_server_that_stands_still_when_the_first_update_begins():
-    with Cluster(ps=2) as cluster:
+def test_a_parameter_server_that_stands_still_when_the_first_update_begins(nursery):
+    with Cluster(nursery=nursery, ps=2) as cluster:
         open_training(cluster, client="a", held=True, timeout_ms=15_000)
         step = cluster.submit(HOME, "barrier.steps", count=1)
         wait_until(lambda: all(cluster.stats(name)["waits"] for name in ("ps0", "ps1")), 30, "a step under way")
@@ -299,13 +299,13 @@ def test_a_parameter_server_that_stands_still_when_the_first_update_begins():
         wait_idle(cluster, ("ps0", "ps1", HOME))
 
 
-def test_the_end_of_a_process_waits_for_its_updates():
-    with Cluster(environment={HOME: {"TFSCHED_DRAIN_TIMEOUT_S": "2"}}) as cluster:
+def test_the_end_of_a_process_waits_for_its_updates(nursery):
+    with Cluster(nursery=nursery, environment={HOME: {"TFSCHED_DRAIN_TIMEOUT_S": "2"}}) as cluster:
         open_training(cluster, client="a", gated=True)
         steps(cluster)
         assert cluster.call(HOME, "barrier.end_python") >= 2
         assert cluster.log(HOME).count("this process ends with 1 background update(s) outstanding after 2 s") == 1
-    with Cluster() as cluster:
+    with Cluster(nursery=nursery) as cluster:
         open_training(cluster, client="a", gated=True)
         steps(cluster)
         ending = cluster.submit(HOME, "barrier.end_python")
@@ -316,10 +316,10 @@ def test_the_end_of_a_process_waits_for_its_updates():
         assert cluster.stats(HOME)["background_done"] == 1
 
 
-def test_two_thousand_steps_leave_nothing_behind():
+def test_two_thousand_steps_leave_nothing_behind(nursery):
     samples = {name: [] for name in TASKS}
     environment = {name: {"TFSCHED_TRACE_CAPACITY": "500"} for name in TASKS}
-    with Cluster(environment=environment) as cluster:
+    with Cluster(nursery=nursery, environment=environment) as cluster:
         open_training(cluster, client="a", width=32)
         for window in range(20):
             steps(cluster, 100, first=100 * window)

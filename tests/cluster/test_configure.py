@@ -17,9 +17,9 @@ def overrides(stats):
     return [stats[name] for name in OVERRIDES]
 
 
-def test_changes_while_steps_run_change_no_value():
+def test_changes_while_steps_run_change_no_value(nursery):
     steps = 150
-    with Cluster() as cluster:
+    with Cluster(nursery=nursery) as cluster:
         cluster.call("worker0", "common.open_session", options={})
         unchanged = cluster.call("worker0", "common.run", count=steps)
         assert len(set(unchanged)) == steps  # it really trains
@@ -49,10 +49,10 @@ def test_changes_while_steps_run_change_no_value():
         assert stats["tasks"] - before["tasks"] == steps * 8
 
 
-def test_each_change_shows_on_the_wire_and_in_the_stats():
+def test_each_change_shows_on_the_wire_and_in_the_stats(nursery):
     # 1 MB each, 10 ms each.
     environment = {"ps0": {**PATIENT["ps0"], "TFSCHED_EMULATED_BPS": "800e6"}}
-    with Cluster(environment=environment) as cluster:
+    with Cluster(nursery=nursery, environment=environment) as cluster:
         cluster.call("worker0", "common.open_session", options={"credit_bytes": 1}, layers=10, width=512)
         seen = set()
 
@@ -98,9 +98,9 @@ def test_each_change_shows_on_the_wire_and_in_the_stats():
         assert ordered(steps) and all(most_at_once(step) == 0 for step in steps)
 
 
-def test_rate_caps_what_a_receiver_is_sent():
+def test_rate_caps_what_a_receiver_is_sent(nursery):
     rate_bps = 160_000_000
-    with Cluster(environment=PATIENT) as cluster:
+    with Cluster(nursery=nursery, environment=PATIENT) as cluster:
         cluster.call("worker0", "common.open_session", options={"policy": "bytescheduler", "credit_bytes": 0})
 
         def fastest():
@@ -144,8 +144,8 @@ def test_tasks_without_tfsched_are_skipped_and_named():
         assert error.value.kind == "TfschedError"
 
 
-def test_a_session_that_sees_part_of_the_cluster_changes_that_part():
-    with Cluster(workers=2) as cluster:
+def test_a_session_that_sees_part_of_the_cluster_changes_that_part(nursery):
+    with Cluster(nursery=nursery, workers=2) as cluster:
         filters = ["/job:ps", "/job:worker/task:0"]
         cluster.call("worker0", "common.open_session", options={}, filters=filters)
         cluster.kill("worker1")

@@ -101,8 +101,8 @@ def stock_errors():
 
 
 @POLICIES
-def test_errors_are_those_of_stock_tensorflow(stock_errors, options):
-    with Cluster(environment=PACED) as cluster:
+def test_errors_are_those_of_stock_tensorflow(nursery, stock_errors, options):
+    with Cluster(nursery=nursery, environment=PACED) as cluster:
         ordered = faults(cluster, options)
     stock = dict(stock_errors)
     for seen in (stock, ordered):
@@ -113,8 +113,8 @@ def test_errors_are_those_of_stock_tensorflow(stock_errors, options):
 
 
 @POLICIES
-def test_worker_killed_while_transfers_to_it_are_queued(options):
-    with Cluster(workers=2, environment=PACED) as cluster:
+def test_worker_killed_while_transfers_to_it_are_queued(nursery, options):
+    with Cluster(nursery=nursery, workers=2, environment=PACED) as cluster:
         for index in range(2):
             name, filters = f"worker{index}", ["/job:ps", f"/job:worker/task:{index}"]
             cluster.call(name, "common.open_session", options=options, filters=filters, init=index == 0, **MODEL)

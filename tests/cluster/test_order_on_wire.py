@@ -37,9 +37,9 @@ def run_steps(cluster, options, count, **size):
     return cluster.call("worker0", "order.remote_transfers", name="main", of=PS)
 
 
-def test_rank_order_in_every_step_whatever_the_order_of_requests():
+def test_rank_order_in_every_step_whatever_the_order_of_requests(nursery):
     layers, count = 12, 30
-    with Cluster(environment=PATIENT) as cluster:
+    with Cluster(nursery=nursery, environment=PATIENT) as cluster:
         transfers = run_steps(cluster, {"credit_bytes": 300_000}, count, layers=layers)
         assert cluster.stats("ps0")["step_asides"] == 0
         assert cluster.stats("ps0") == cluster.call("worker0", "order.remote_stats", name="main", of=PS)
@@ -64,8 +64,8 @@ def test_rank_order_in_every_step_whatever_the_order_of_requests():
     assert names == ["matmul/ReadVariableOp:0", *[f"matmul_{layer}/ReadVariableOp:0" for layer in range(1, layers)]]
 
 
-def test_fifo_policy_sends_as_tensors_become_ready():
-    with Cluster(environment=PATIENT) as cluster:
+def test_fifo_policy_sends_as_tensors_become_ready(nursery):
+    with Cluster(nursery=nursery, environment=PATIENT) as cluster:
         transfers = run_steps(cluster, {"policy": "fifo", "credit_bytes": 1}, 10)
         assert cluster.stats("ps0")["reorderings"] == 0
     steps = by_step(transfers)
@@ -74,9 +74,9 @@ def test_fifo_policy_sends_as_tensors_become_ready():
     assert any([transfer["rank"] for transfer in step] != list(range(8)) for step in steps.values())
 
 
-def test_steps_share_the_link_under_p3():
+def test_steps_share_the_link_under_p3(nursery):
     count = 10
-    with Cluster(environment=PATIENT) as cluster:
+    with Cluster(nursery=nursery, environment=PATIENT) as cluster:
         losses = cluster.call("worker0", "faults.twins", options={"policy": "p3", "credit_bytes": 0}, count=count)
         stats = cluster.wait_idle("ps0")
         transfers = [transfer for transfer in cluster.call("ps0", "common.transfers") if transfer["rank"] >= 0]
@@ -91,10 +91,10 @@ def test_steps_share_the_link_under_p3():
 
 
 @pytest.mark.parametrize("credit_bytes", [1, 1_500_000])
-def test_credit_bounds_what_is_on_an_emulated_wire(credit_bytes):
+def test_credit_bounds_what_is_on_an_emulated_wire(nursery, credit_bytes):
     # 1 MB each, 20 ms each.
     environment = {"ps0": {**PATIENT["ps0"], "TFSCHED_EMULATED_BPS": "400e6"}}
-    with Cluster(environment=environment) as cluster:
+    with Cluster(nursery=nursery, environment=environment) as cluster:
         transfers = run_steps(cluster, {"credit_bytes": credit_bytes}, 4, layers=10, width=512)
         assert cluster.stats("ps0")["emulated"] == 1
     for step in by_step(transfers).values():
@@ -104,16 +104,16 @@ def test_credit_bounds_what_is_on_an_emulated_wire(credit_bytes):
         assert (most_at_once(step) > 0) == (credit_bytes > 1)
 
 
-def test_credit_bounds_what_grpc_holds():
-    with Cluster(environment=PATIENT) as cluster:
+def test_credit_bounds_what_grpc_holds(nursery):
+    with Cluster(nursery=nursery, environment=PATIENT) as cluster:
         bounded = run_steps(cluster, {"credit_bytes": 1}, 3, layers=6, width=1024)
         free = run_steps(cluster, {"credit_bytes": 0}, 3, layers=6, width=1024)[len(bounded) :]
     assert all(most_at_once(step) == 0 for step in by_step(bounded).values())
     assert any(most_at_once(step) > 0 for step in by_step(free).values())
 
 
-def test_untagged_transfers_pass_a_queue_that_waits():
-    with Cluster(environment={"ps0": {"TFSCHED_GRACE_US": "600e6"}}) as cluster:
+def test_untagged_transfers_pass_a_queue_that_waits(nursery):
+    with Cluster(nursery=nursery, environment={"ps0": {"TFSCHED_GRACE_US": "600e6"}}) as cluster:
         cluster.call("worker0", "order.open_held", options={})
         before = cluster.wait_idle("ps0")
         step = cluster.submit("worker0", "order.fetch", name="held", what="sum")
@@ -137,9 +137,9 @@ def test_untagged_transfers_pass_a_queue_that_waits():
         assert ranks == list(range(9))
 
 
-def test_a_missing_rank_costs_one_grace_period_and_no_order():
+def test_a_missing_rank_costs_one_grace_period_and_no_order(nursery):
     # The held value never comes, so its rank is given up; the others still leave in order.
-    with Cluster(environment={"ps0": {"TFSCHED_GRACE_US": "200e3"}}) as cluster:
+    with Cluster(nursery=nursery, environment={"ps0": {"TFSCHED_GRACE_US": "200e3"}}) as cluster:
         cluster.call("worker0", "order.open_held", options={})
         cluster.wait_idle("ps0")
         step = cluster.submit("worker0", "order.fetch", name="held", what="sum")
@@ -157,10 +157,10 @@ def test_a_missing_rank_costs_one_grace_period_and_no_order():
 
 
 @pytest.mark.parametrize("limit", [None, 100000, 0])
-def test_connections_keep_little_that_is_not_sent(limit):
+def test_connections_keep_little_that_is_not_sent(nursery, limit):
     """What the kernel has taken is out of the order's reach."""
     environment = {} if limit is None else {"TFSCHED_SEND_BACKLOG_BYTES": str(limit)}
-    with Cluster(environment={"ps0": environment}) as cluster:
+    with Cluster(nursery=nursery, environment={"ps0": environment}) as cluster:
         run_steps(cluster, {}, 1)
         backlogs = cluster.call("ps0", "common.send_backlogs")
         assert backlogs
