@@ -140,5 +140,6 @@ def check_settings(config: BenchConfig, settings: list[Setting]) -> None:
     for setting in settings:
         if config.api == STRATEGY and setting.needs_plan and "trace_function" not in tfsched.__all__:
             raise BenchError(
-                f"setting {setting.name!r} needs op times, which --api strategy cannot trace: leave it out, or use --api session"
+                f"setting {setting.name!r} needs op times, which --api strategy cannot trace: leave it out, "
+                "or use --api session"
             )

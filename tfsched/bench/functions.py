@@ -42,7 +42,7 @@ def make_step(model: Model, network: Network, phase: str, batch: int, strategy: 
         gradients = tape.gradient(loss, network.trainable) if training else []
         with tf.control_dependencies([loss, *gradients]):
             finish = tf.timestamp()
-        for variable, gradient in zip(network.trainable, gradients):  # noqa: B905: none in phase forward
+        for variable, gradient in zip(network.trainable if training else [], gradients, strict=True):
             with tf.device(variable.device):
                 tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=LEARNING_RATE, delta=gradient)
         return {"loss": loss, "finish": finish}

@@ -1,8 +1,8 @@
 """One task of the bench's cluster: hosts its servers and, as worker 0 or as a coordinator, runs steps on request.
 
 Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON object with `clusters`
-(protocol -> cluster), `job` ("chief" coordinates), `task`, `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines:
-one answer on stdout for every request on stdin. Ends with its parent.
+(protocol -> cluster), `job` ("chief" coordinates), `task`, `intra_op_threads`, `inter_op_threads`
+and `timeout_s`. Talks JSON lines: one answer on stdout for every request on stdin. Ends with its parent.
 """
 
 from __future__ import annotations
