@@ -35,16 +35,32 @@ def scaled(workload: Any, factor: float) -> Any:
 def measure(
     model: str, phase: str, bandwidth: str, options: argparse.Namespace, directory: str
 ) -> tuple[dict[str, Any], Any]:
-    """The bench's result for the settings, and a trace of vanilla steps with the same batch."""
-    from tfsched.bench.command import BenchConfig, run, trace_model
+    """The bench's result for the settings, and a trace of the vanilla steps that follow.
 
-    path = os.path.join(directory, "bench.json")
-    common = {"models": [model], "phase": phase, "bandwidth": bandwidth, "link": options.link, "quiet": True}
-    run(BenchConfig(**common, settings=list(SETTINGS), batch=options.batch, steps=options.steps, json=path))
+    Of the same run: which orders stock TensorFlow likes differs from one cluster to the next.
+    """
+    from tfsched.bench.command import BenchConfig, run
+    from tfsched.commands.files import open_file
+    from tfsched.tracing import load_trace
+
+    path, trace = os.path.join(directory, "bench.json"), os.path.join(directory, "trace.json.gz")
+    run(
+        BenchConfig(
+            models=[model],
+            phase=phase,
+            bandwidth=bandwidth,
+            link=options.link,
+            quiet=True,
+            settings=list(SETTINGS),
+            batch=options.batch,
+            steps=options.steps,
+            json=path,
+            trace=trace,
+        )
+    )
     with open(path, encoding="utf-8") as file:
         measured = json.load(file)
-    trace = trace_model(BenchConfig(**common, settings=["vanilla"], batch=measured["batch"], steps=5, warmup=2))
-    return measured, trace
+    return measured, load_trace(trace, open_file)
 
 
 def predict(measured: dict[str, Any], trace: Any, iterations: int) -> dict[str, float]:

@@ -13,6 +13,7 @@ from tfsched.bench import BenchConfig, BenchError, run
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.command import trace_model
 from tfsched.bench.links import Link
+from tfsched.tracing import load_trace
 from tfsched.tracing.directions import direction, in_background
 from tfsched.tracing.timeline import timeline
 
@@ -35,7 +36,7 @@ def toy(**changes) -> BenchConfig:
 
 
 def test_forward_run_writes_everything(tmp_path, capsys):
-    paths = {"json": str(tmp_path / "a.json"), "plot": str(tmp_path / "a.png")}
+    paths = {"json": str(tmp_path / "a.json"), "plot": str(tmp_path / "a.png"), "trace": str(tmp_path / "a.trace.json.gz")}
     result = run(toy(claims=True, claims_steps=5, **paths))
     assert json.loads((tmp_path / "a.json").read_text()) == result
     assert result["model"] == "toy"
@@ -49,6 +50,9 @@ def test_forward_run_writes_everything(tmp_path, capsys):
     assert all(link["in"] > 0 for link in result["claims"]["links_s"])
     assert (tmp_path / "a.png").stat().st_size > 1000
     assert (tmp_path / "a-claims.png").stat().st_size > 1000
+    trace = load_trace(paths["trace"])
+    assert len(trace.steps) == 5
+    assert trace.receivers() == ["/job:worker/replica:0/task:0"]
     printed = capsys.readouterr().out
     assert "vanilla" in printed
     assert "bounds: lower" in printed
@@ -226,6 +230,9 @@ def test_tasks_end_with_a_killed_parent(tmp_path):
         ({"inter_op_threads": -1}, "--inter_op_threads is -1: give auto"),
         ({"json": "/nowhere/a.json"}, "'/nowhere/a.json' cannot be written"),
         ({"claims": True, "settings": ["tio"]}, "add vanilla"),
+        ({"trace": "/nowhere/a.json"}, "'/nowhere/a.json' cannot be written"),
+        ({"trace": "a.json", "models": ["toy", "toy"]}, "--trace a.json is one file and --model names 2 models"),
+        ({"trace": "a.json", "api": "strategy"}, "--trace traces the steps of sessions"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(changes, sentence):

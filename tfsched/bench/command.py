@@ -21,8 +21,8 @@ from tfsched.bench.config import BenchConfig, batch_of, block_of, check, check_s
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
 from tfsched.bench.op_times import StepSample
+from tfsched.bench.runner import TRACED_STEPS, Runner
 from tfsched.bench.runner import Progress as Report
-from tfsched.bench.runner import Runner
 from tfsched.bench.settings import STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
 from tfsched.bench.threads import available_cores
 
@@ -116,6 +116,8 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
                 for sample in runner.sample(report.BASELINE, config.claims_steps)
             ]
             result["claims"] = claims_module.check_claims(samples, measurement.steps_s)
+        if config.trace:
+            runner.trace_open(settings[0].name, TRACED_STEPS, os.path.abspath(config.trace))
     return result
 
 

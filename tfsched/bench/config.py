@@ -35,6 +35,7 @@ class BenchConfig:
         block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
             for all settings, because some return from a step before its updates are applied.
         json, plot: files to write, None for none.
+        trace: file for a step trace of the first setting, of steps behind the measured ones; None for none.
         quiet: no progress bars and no table, only files.
         claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
         intra_op_threads, inter_op_threads: of each worker; "auto" leaves half of the cores to the network, 0 is TensorFlow's
@@ -56,6 +57,7 @@ class BenchConfig:
     block: str | int = "auto"
     json: str | None = None
     plot: str | None = None
+    trace: str | None = None
     quiet: bool = False
     claims: bool = False
     claims_steps: int = 200
@@ -127,7 +129,11 @@ def check(config: BenchConfig) -> None:
         raise BenchError(f"--claims_steps is {config.claims_steps}: trace at least 3 steps")
     if config.plot and importlib.util.find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib, or leave --plot out")
-    for path in filter(None, (config.json, config.plot)):
+    if config.trace and len(config.models) > 1:
+        raise BenchError(f"--trace {config.trace} is one file and --model names {len(config.models)} models: give one model")
+    if config.trace and config.api == STRATEGY:
+        raise BenchError("--trace traces the steps of sessions: leave it out, or use --api session")
+    for path in filter(None, (config.json, config.plot, config.trace)):
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")

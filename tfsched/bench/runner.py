@@ -16,7 +16,7 @@ from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import STOCK, Setting
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
-_TRACED_STEPS = 5
+TRACED_STEPS = 5
 _PROBES = 3
 _LONG_RUN_S = 1.0
 
@@ -191,7 +191,7 @@ class Runner:
             session,
             do="plan",
             algorithm=setting.options["ordering"],
-            steps=_TRACED_STEPS,
+            steps=TRACED_STEPS,
         )
         self._call(session, do="close")
         return str(answer["plan"])
@@ -228,8 +228,12 @@ class Runner:
         self._progress(f"warming up {setting.name}", 0, 2)
         self._build("step", batch)
         self._prepare(setting, self._warmup)
-        self._progress(f"tracing {setting.name}", 1, 2)
-        self._call(setting.name, do="trace", steps=steps, path=path)
+        self.trace_open(setting.name, steps, path)
+
+    def trace_open(self, session: str, steps: int, path: str) -> None:
+        """Traces steps of a setting that is open and warm, and saves the trace."""
+        self._progress(f"tracing {session}", 1, 2)
+        self._call(session, do="trace", steps=steps, path=path)
 
     def sample(self, session: str, count: int) -> list[dict[str, object]]:
         """Traces `count` steps of a setting: the op times and makespan of each."""

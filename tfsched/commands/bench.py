@@ -9,7 +9,7 @@ from tfsched.commands.flags import CommandFlags, UsageError
 MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, mlpLxW (L layers of W x W)"
 
 # Fields of BenchConfig that are not simply the flag of the same name.
-_OTHER = ("models", "json", "plot")
+_OTHER = ("models", "json", "plot", "trace")
 
 
 def define(flags: CommandFlags) -> None:
@@ -39,6 +39,7 @@ def define(flags: CommandFlags) -> None:
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
     flags.string("json", "", "write the result to this file")
     flags.string("plot", "", "draw the result into this PNG")
+    flags.string("trace", "", "then trace 5 steps of the first setting and write them to this file, for order and simulate")
     flags.integer("seed", 0, "of initial values and inputs", lower=0)
     flags.boolean("claims", False, "check the TicTac paper's claims: R^2 of E against step time, CDF of step times")
     flags.integer("claims_steps", 200, "traced steps of vanilla for --claims", lower=2)
@@ -57,5 +58,6 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     if arguments:
         raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
     same = {field.name: getattr(flags, field.name) for field in dataclasses.fields(BenchConfig) if field.name not in _OTHER}
-    run_bench(BenchConfig(models=flags.model, json=flags.json or None, plot=flags.plot or None, **same))
+    files = {name: getattr(flags, name) or None for name in ("json", "plot", "trace")}
+    run_bench(BenchConfig(models=flags.model, **files, **same))
     return 0
