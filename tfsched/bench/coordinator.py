@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -30,7 +32,7 @@ class Coordinator:
         self._network: Network | None = None
         self._phase = ""
         self._batch = 0
-        self._functions: dict[str, Any] = {}
+        self._functions: dict[str, tuple[Any, Any]] = {}  # with tfsched's options, None to run it as it is
         tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads)
         tf.get_logger().setLevel("ERROR")
         if protocol == TFSCHED:
@@ -62,8 +64,38 @@ class Coordinator:
         del graph, protocol  # there is one of each here
         assert self._model is not None and self._network is not None
         step = functions.make_step(self._model, self._network, self._phase, self._batch, self._strategy)
-        self._functions[session] = step
+        chosen = None
+        if options is not None:
+            import tfsched
+
+            plan = str(options.get("plan", ""))
+            if plan:  # the file is there now, and maybe not when the function runs
+                with open(plan, encoding="utf-8") as file:
+                    plan = file.read()
+            chosen = tfsched.Options(**{**options, "plan": plan})
+        self._functions[session] = step, chosen
         return {}
+
+    @contextlib.contextmanager
+    def _scheduled(self, options: Any) -> Iterator[None]:
+        """Within it, functions run with these options."""
+        if options is None:
+            yield
+            return
+        import tfsched
+
+        tfsched.enable(options)
+        try:
+            yield
+        finally:
+            tfsched.disable()
+
+    def _drain(self, options: Any) -> None:
+        """Waits for the updates of the last steps, where they may still be on their way."""
+        if options is not None and not options.barrier:
+            import tfsched
+
+            tfsched.drain(timeout_s=self._timeout_s)
 
     def do_close(self, session: str) -> dict[str, Any]:
         """Forgets a setting's function."""
@@ -78,12 +110,14 @@ class Coordinator:
             finish since its start.
         """
         del fetch
-        step = self._functions[session]
+        step, options = self._functions[session]
         workers = len(self._cluster["worker"])
-        began_s, begin_s = time.time(), time.perf_counter()
-        results = [self._coordinator.schedule(step) for _ in range(count * workers)]
-        self._coordinator.join()
-        block_s = time.perf_counter() - begin_s
+        with self._scheduled(options):
+            began_s, begin_s = time.time(), time.perf_counter()
+            results = [self._coordinator.schedule(step) for _ in range(count * workers)]
+            self._coordinator.join()
+            self._drain(options)
+            block_s = time.perf_counter() - begin_s
         finishes_s = [0.0] * workers
         for result in results:
             # Where it ran is known from its values before they are fetched, and from nothing that is public.
