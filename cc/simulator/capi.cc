@@ -51,6 +51,7 @@ Model CopyModel(const TfschedSimModel& from) {
   model.step_overhead_us = from.step_overhead_us;
   model.update_us_per_byte = from.update_us_per_byte;
   model.processing_us_per_byte = from.processing_us_per_byte;
+  model.contention = from.contention;
   model.pull_policy = from.pull_policy;
   model.push_policy = from.push_policy;
   model.host_bps = Copy(from.host_bps, from.hosts);

@@ -23,7 +23,7 @@ struct TfschedSimModel {
   int32_t barrier, synchronous, update_pieces, shuffle;
   uint64_t seed;
   int64_t credit_bytes, grace_us;
-  double startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte;
+  double startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte, contention;
   const char* pull_policy;
   const char* push_policy;
   const double* host_bps;

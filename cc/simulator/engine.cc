@@ -74,13 +74,14 @@ bool Engine::Run(Result* result) {
   to_begin_ = to_end_ = model_.workers;
   for (int32_t worker = 0; worker < model_.workers; ++worker) Begin(worker, 0, kNone);
   while (true) {
-    // What happens at one moment is seen together, so that no result hangs on the order of simultaneous events.
+    // What happens at one moment is seen together, so that no result hangs on the order of simultaneous events. Transfers
+    // first: whether they disturb an op is known when it starts.
+    traffic_.Settle(now_us_);
     for (const int32_t worker : dirty_workers_) {
       workers_[static_cast<size_t>(worker)].dirty = false;
       Compute(worker);
     }
     dirty_workers_.clear();
-    traffic_.Settle(now_us_);
     const double own_us = timed_.empty() ? kNeverUs : timed_.top().at_us;
     const double next_us = std::min(own_us, traffic_.NextUs());
     if (next_us == kNeverUs) break;
@@ -216,10 +217,11 @@ void Engine::Satisfied(int32_t worker, int32_t op, int32_t cause, int32_t event)
 
 void Engine::Compute(int32_t worker) {
   Worker& one = workers_[static_cast<size_t>(worker)];
-  const double scale =
+  double scale =
       one.step < model_.steps
           ? model_.compute_scale[static_cast<size_t>(one.step) * workers_.size() + static_cast<size_t>(worker)]
           : 1;
+  if (traffic_.Uses(model_.worker_host[static_cast<size_t>(worker)])) scale *= model_.contention;
   while (one.idle > 0 && !one.ready.empty()) {
     const int32_t op = one.ready.top();
     const auto i = static_cast<size_t>(op);

@@ -190,6 +190,7 @@ Model RandomModel(uint32_t seed) {
   model.step_overhead_us = draw(0, 1) * 20;
   model.update_us_per_byte = draw(0, 1) * 0.1;
   model.processing_us_per_byte = draw(0, 1) * 0.05;
+  model.contention = 1 + draw(0, 1) * 0.5;
   for (double& scale : model.compute_scale) scale = 0.5 + draw(0, 10) * 0.1;
   return model;
 }

@@ -48,6 +48,7 @@ std::string Model::Check() const {
   for (const double us : {startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte}) {
     if (!(us >= 0)) return "times";
   }
+  if (!(contention >= 1)) return "contention";
   if (!std::all_of(op_us.begin(), op_us.end(), [](double us) { return us >= 0; })) return "op_us";
   if (!Fits(op_inputs, ops(), ops())) return "op_inputs";
   if (!Fits(op_reads, ops(), tensors())) return "op_reads";

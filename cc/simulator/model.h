@@ -49,6 +49,7 @@ struct Model {
   double step_overhead_us = 0;
   double update_us_per_byte = 0;
   double processing_us_per_byte = 0;
+  double contention = 1;  // what an op's time is multiplied by if a message to or from its host is under way when it starts
   std::vector<double> host_bps;       // of each host, in either direction
   std::vector<int32_t> worker_host;   // per worker
   std::vector<int32_t> server_host;   // per server

@@ -46,6 +46,7 @@ Traffic::Traffic(const Model& model) : model_(model) {
     connections_.resize(from.size());
     network_ = std::make_unique<Network>(model.host_bps, std::move(from), std::move(to));
   }
+  under_way_.assign(model.host_bps.size(), 0);
   pull_count_.assign(static_cast<size_t>(std::max(model.servers, 1)), 0);
   for (size_t piece = 0; piece < model.piece_pulled.size(); ++piece) {
     if (model.piece_pulled[piece] != 0) ++pull_count_[static_cast<size_t>(model.piece_server[piece])];
@@ -164,8 +165,23 @@ void Traffic::Begin(int32_t number, double now_us) {
     const double slowest_bps = *std::min_element(model_.host_bps.begin(), model_.host_bps.end());
     After(now_us + rounds * (model_.startup_us + bytes / model_.workers * 8e6 / slowest_bps), What::kArrived, number);
   } else {
+    Count(transfer, 1);
     After(now_us + model_.startup_us, What::kStarted, number);
   }
+}
+
+void Traffic::Count(const Transfer& transfer, int32_t change) {
+  const auto server = static_cast<size_t>(model_.server_host[static_cast<size_t>(
+      model_.piece_server[static_cast<size_t>(transfer.piece)])]);
+  const auto worker = static_cast<size_t>(model_.worker_host[static_cast<size_t>(transfer.worker)]);
+  if (server == worker) return;
+  under_way_[server] += change;
+  under_way_[worker] += change;
+}
+
+bool Traffic::Uses(int32_t host) const {
+  if (model_.ring()) return connections_[0].busy;
+  return under_way_[static_cast<size_t>(host)] > 0;
 }
 
 double Traffic::NextUs() const {
@@ -214,6 +230,7 @@ void Traffic::Arrive(int32_t number, double now_us, std::vector<int32_t>* arrive
   const Transfer& transfer = at(index);
   connection.first = transfer.next;
   connection.busy = false;
+  if (!model_.ring()) Count(transfer, -1);
   if (!connection.dirty) {
     connection.dirty = true;
     dirty_connections_.push_back(number);

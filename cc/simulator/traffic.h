@@ -54,6 +54,9 @@ class Traffic {
 
   int32_t ConnectionOf(const Transfer& transfer) const;
 
+  // Whether a message to or from the host is under way, start-up included; in a ring, whether any is.
+  bool Uses(int32_t host) const;
+
  private:
   enum class What : int32_t { kStarted, kArrived, kReleased, kWake };
   struct Timed {
@@ -86,6 +89,7 @@ class Traffic {
   void Begin(int32_t connection, double now_us);
   void Arrive(int32_t connection, double now_us, std::vector<int32_t>* arrived);
   void Touch(int32_t task);
+  void Count(const Transfer& transfer, int32_t change);
 
   const Model& model_;
   std::vector<Task> tasks_;  // servers, then workers; or the ring
@@ -93,6 +97,7 @@ class Traffic {
   std::vector<int32_t> pull_count_;  // per server: pieces that one worker pulls in a step
   std::vector<Connection> connections_;
   std::unique_ptr<Network> network_;
+  std::vector<int32_t> under_way_;  // per host: messages to or from it, but not within it
   std::vector<Transfer> transfers_;
   std::vector<int32_t> free_;
   std::vector<int32_t> dirty_tasks_;

@@ -25,6 +25,17 @@ def test_a_forward_pass_of_equal_layers_is_a_pipeline(count: int, op_us: float, 
     assert step_us(forward_chain(count, op_us, size), Cluster(bandwidth_bps=BPS)) == expected
 
 
+def test_ops_that_start_while_their_host_sends_or_receives_take_longer() -> None:
+    cluster = Cluster(bandwidth_bps=BPS, contention=1.5)
+    # The first of five starts at 10 with the link busy until 50, and ends at 10 + 30 * 1.5; the others find it idle.
+    assert step_us(forward_chain(5, 30, 10), cluster) == pytest.approx(10 + 45 + 4 * 30)
+    # Here the link is busy until the last op may start.
+    assert step_us(forward_chain(4, 10, 30), cluster) == pytest.approx(4 * 30 + 10)
+    ring = Cluster(workers=2, architecture="ring", bandwidth_bps=BPS, contention=1.5)
+    # Backward 20 and 20, the last layer's reduction in the middle; forward 10 and 10 behind both.
+    assert step_us(Workload.from_layers(layers((10, 20, 8), (10, 20, 8))), ring) == pytest.approx(20 + 30 + 8 + 20)
+
+
 @pytest.mark.parametrize("workers", [1, 2, 7])
 @pytest.mark.parametrize("startup_us", [0.0, 5.0])
 def test_workers_share_the_servers_link(workers: int, startup_us: float) -> None:

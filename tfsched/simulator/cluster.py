@@ -51,6 +51,8 @@ class Cluster:
       step_overhead_us: from a step's beginning until its tensors are asked for and its ops may run.
       update_us_per_mb: time to apply an update, of 10^6 bytes.
       processing_us_per_mb: from the arrival of 10^6 bytes until the receiver can use them.
+      contention: what the time of an op is multiplied by if its worker's host sends or receives when it starts, at least 1:
+        the network's work takes processor time from the computation.
       barrier: a step begins when the updates of the last one are applied; False: each tensor for itself.
       synchronous: updates wait for the gradients of all workers.
       updates: "tensor": a tensor is updated when all its pieces have arrived, "piece": each piece by itself.
@@ -78,6 +80,7 @@ class Cluster:
     step_overhead_us: float = 0.0
     update_us_per_mb: float = 0.0
     processing_us_per_mb: float = 0.0
+    contention: float = 1.0
     barrier: bool = True
     synchronous: bool = True
     updates: str = "tensor"
@@ -99,6 +102,7 @@ class Cluster:
         for name in _TIMES:
             self._set_number(name, MAX_US)
         self._set_number("bandwidth_bps", 1e18, positive=True)
+        self._set_number("contention", 1e3, positive=True)  # from 1
         if self.server_bandwidth_bps is not None:
             self._set_number("server_bandwidth_bps", 1e18, positive=True)
         for name in _FLAGS:

@@ -36,7 +36,7 @@ _COUNTS = [
     "origin_op",
 ]
 _FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
-_TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte"]
+_TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte", "contention"]
 _ARRAYS_1 = {"host_bps": "f64", "worker_host": "i32", "server_host": "i32", "compute_scale": "f64", "op_us": "f64"}
 _TABLES = ["op_inputs", "op_reads", "pull_inputs", "push_inputs", "piece_tensors", "request_orders"]
 _ARRAYS_2 = {

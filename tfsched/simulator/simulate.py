@@ -128,6 +128,7 @@ def make_model(
         "step_overhead_us": cluster.step_overhead_us,
         "update_us_per_byte": cluster.update_us_per_mb / 1e6,
         "processing_us_per_byte": cluster.processing_us_per_mb / 1e6,
+        "contention": cluster.contention,
         "pull_policy": scheduled.policy,
         "push_policy": push_policy,
         "host_bps": host_bps,
