@@ -1,10 +1,11 @@
 """What tfsched costs a tf.function that needs nothing: ``python benchmarks/function_overhead.py [--calls 1000]``.
 
-A small local function, called with scheduling enabled and disabled in turns, block by block in one process. No task but this
-one, so the pass has nothing to do and the calls should take what they take without it; the traced graph has to be the same.
+A small local function, called in three ways that take turns, block by block in one process: as stock TensorFlow calls it
+(what tfsched wraps of TensorFlow is put back), with tfsched disabled, and enabled. There is no task but this one, so the pass
+has nothing to do, and the calls should take what they take without it; the traced graph has to be the same.
 
-Printed: median µs of a call over the blocks for both, the median of the blocks' own ratios (each block against its neighbour,
-so that a slow phase of the machine meets both), and whether the graphs are equal. Exit code 1 if they are not.
+Printed: of each the median µs of a call over the blocks, that by stock's, and the median of the blocks' own ratios to
+stock's block of the same turn, so that a slow phase of the machine meets both. Exit code 1 if the graphs differ.
 """
 
 from __future__ import annotations
@@ -21,8 +22,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import tfsched
+
+WAYS = ("stock", "disabled", "enabled")
+# What a call passes through that tfsched may wrap.
+_CALLS = ((context.Context, "call_function"), (context.FunctionCallOptions, "as_attrs"))
 
 
 def make_function() -> tf.types.experimental.PolymorphicFunction:
@@ -38,21 +44,31 @@ def make_function() -> tf.types.experimental.PolymorphicFunction:
     return step
 
 
-def traced_graph(scheduled: bool) -> bytes:
-    """The graph of a function traced now, without the numbers that TensorFlow gives to every function."""
-    switch(scheduled)
-    with tf.init_scope():
-        step = make_function()
+class Ways:
+    """Switches between the ways of calling a function."""
+
+    def __init__(self) -> None:
+        stock = [getattr(*place) for place in _CALLS]
+        tfsched.enable()
+        tfsched.disable()
+        self._wraps = {False: stock, True: [getattr(*place) for place in _CALLS]}
+
+    def choose(self, way: str) -> None:
+        """Has functions called in this way from now on."""
+        if way == "enabled":
+            tfsched.enable()
+        else:
+            tfsched.disable()
+        for (owner, name), method in zip(_CALLS, self._wraps[way != "stock"], strict=True):
+            setattr(owner, name, method)
+
+
+def traced_graph() -> bytes:
+    """The graph of a function that is traced and called now."""
+    step = make_function()
+    step(tf.ones([64, 64]))
     graph = step.get_concrete_function(tf.TensorSpec([64, 64])).graph.as_graph_def()
     return graph.SerializeToString(deterministic=True)
-
-
-def switch(scheduled: bool) -> None:
-    """Enables or disables scheduling."""
-    if scheduled:
-        tfsched.enable()
-    else:
-        tfsched.disable()
 
 
 def time_block(step: tf.types.experimental.PolymorphicFunction, inputs: tf.Tensor, calls: int) -> float:
@@ -71,27 +87,27 @@ def main() -> int:
     args = parser.parse_args()
     if args.calls < 1 or args.blocks < 1:
         parser.error("give at least one call and one block")
-    step, inputs = make_function(), tf.ones([64, 64])
-    never_s = [time_block(step, inputs, args.calls) for _ in range(2)][-1]  # tfsched has touched nothing yet
-    stock_graph = traced_graph(False)
-    blocks_s: dict[bool, list[float]] = {False: [], True: []}
-    for scheduled in (False, True):  # warm: each config is an instantiation of its own
-        switch(scheduled)
+    step, inputs, ways = make_function(), tf.ones([64, 64]), Ways()
+    blocks_s: dict[str, list[float]] = {way: [] for way in WAYS}
+    graphs = {}
+    for way in WAYS:  # warm: each config is an instantiation of its own
+        ways.choose(way)
+        graphs[way] = traced_graph()
         time_block(step, inputs, args.calls)
     for number in range(args.blocks):
-        # Which of the two comes first alternates.
-        for scheduled in (False, True) if number % 2 else (True, False):
-            switch(scheduled)
-            blocks_s[scheduled].append(time_block(step, inputs, args.calls))
-    disabled_us, enabled_us = (float(np.median(blocks_s[scheduled])) * 1e6 for scheduled in (False, True))
-    ratios = np.array(blocks_s[True]) / np.array(blocks_s[False])
-    equal = traced_graph(True) == stock_graph
-    print(f"median of {args.blocks} blocks of {args.calls} calls of a local tf.function, interleaved\n")
-    print("| | µs a call |\n|---|---|")
-    print(f"| before the first enable() (one block) | {never_s * 1e6:.1f} |")
-    print(f"| disabled | {disabled_us:.1f} |\n| enabled | {enabled_us:.1f} |\n")
-    print(f"enabled by disabled: {enabled_us / disabled_us:.4f} (medians), {np.median(ratios):.4f} (median of neighbours)")
-    print(f"traced graph: {'unchanged' if equal else 'CHANGED'}")
+        for place in range(len(WAYS)):
+            way = WAYS[(number + place) % len(WAYS)]
+            ways.choose(way)
+            blocks_s[way].append(time_block(step, inputs, args.calls))
+    stock_us = float(np.median(blocks_s["stock"])) * 1e6
+    print(f"{args.blocks} blocks of {args.calls} calls of a local tf.function in each way, in turns\n")
+    print("| | median µs a call | by stock's | median of turns |\n|---|---|---|---|")
+    for way in WAYS:
+        median_us = float(np.median(blocks_s[way])) * 1e6
+        turns = float(np.median(np.array(blocks_s[way]) / np.array(blocks_s["stock"])))
+        print(f"| {way} | {median_us:.1f} | {median_us / stock_us:.4f} | {turns:.4f} |")
+    equal = len(set(graphs.values())) == 1
+    print(f"\ntraced graph: {'unchanged' if equal else 'CHANGED'}")
     return 0 if equal else 1
 
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfsched.commands import strategy_step
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.quiet import import_tensorflow
 
@@ -228,14 +227,12 @@ def _strategy_step() -> Check:
         ps.wait(timeout=_TIMEOUT_S)
     if "error" in seen:
         return Check(what, False, seen["error"], "see docs/troubleshooting.md, 'doctor fails at the real step'")
-    right = seen["ordered"] > 0 and seen["moved"] > 0 and not seen["errors"]
-    crossing = seen["crossing"] == strategy_step.VARIABLES and seen["trained"]
+    ordered, moved, crossing, count = (seen[key] for key in ("ordered", "moved", "crossing", "variables"))
     return Check(
         what,
-        right and crossing,
-        f"under ParameterServerStrategy {seen['ordered']} transfers ordered, "
-        f"{seen['moved']} went through the sender's scheduler, {seen['crossing']} of {strategy_step.VARIABLES} variables updated in the background, "
-        f"{'rightly' if seen['trained'] else 'wrongly'}",
+        ordered > 0 and moved > 0 and not seen["errors"] and crossing == count and seen["trained"],
+        f"under ParameterServerStrategy {ordered} transfers ordered, {moved} went through the sender's scheduler, "
+        f"{crossing} of {count} variables updated in the background, {'rightly' if seen['trained'] else 'wrongly'}",
         f"see docs/tensorflow2.md; what the pass said: {seen['report']}",
     )
 

@@ -1,7 +1,6 @@
 """The doctor's worker and coordinator in one process: steps of a ParameterServerStrategy, and what became of them.
 
-Started as ``python -m tfsched.commands.strategy_step CLUSTER``, a JSON object of job -> addresses, the parameter server's being
-taken. Prints one JSON object.
+Started as ``python -m tfsched.commands.strategy_step CLUSTER``, a JSON object of job -> addresses. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-VARIABLES = 4
+_VARIABLES = 4
 _STEPS = 3
 _DRAIN_S = 60.0
 
@@ -37,7 +36,7 @@ def run(cluster: dict[str, list[str]]) -> dict[str, Any]:
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
-        variables = [tf.Variable(tf.zeros([256, 256])) for _ in range(VARIABLES)]
+        variables = [tf.Variable(tf.zeros([256, 256])) for _ in range(_VARIABLES)]
 
     @tf.function
     def total() -> Any:
@@ -71,6 +70,7 @@ def run(cluster: dict[str, list[str]]) -> dict[str, Any]:
         "ordered": kept.ordered,
         "errors": crossed.errors,
         "moved": moved,
+        "variables": _VARIABLES,
         "crossing": crossed.crossing,
         "trained": bool(trained),
         "report": crossed.last_error or crossed.last_report,
