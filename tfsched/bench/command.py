@@ -95,6 +95,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
                     "computing was not within 10% of communicating at any batch tried "
                     f"({', '.join(map(str, sorted(fit.measured)))}); {batch} came nearest"
                 )
+        notes += [f"setting {name}: no transfer was ordered, what it shows is stock" for name in sorted(runner.unscheduled)]
         facts = {
             "model": model,
             "api": config.api,

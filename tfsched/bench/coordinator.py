@@ -90,6 +90,15 @@ class Coordinator:
         finally:
             tfsched.disable()
 
+    def _ordered(self, options: Any) -> int:
+        """How many ordered transfers have left the parameter servers so far."""
+        if options is None:
+            return 0
+        import tfsched
+
+        servers = range(len(self._cluster["ps"]))
+        return sum(int(tfsched.stats(task=f"/job:ps/task:{index}")["tasks"]) for index in servers)
+
     def _drain(self, options: Any) -> None:
         """Waits for the updates of the last steps, where they may still be on their way."""
         if options is not None and not options.barrier:
@@ -107,10 +116,11 @@ class Coordinator:
 
         Returns:
             `block_s`: seconds of all until the last update is applied; `finishes_s`: of the block, each worker's last
-            finish since its start.
+            finish since its start; `unscheduled`: whether no transfer from a parameter server was ordered, though some should.
         """
         del fetch
         step, options = self._functions[session]
+        ordered = self._ordered(options)
         workers = len(self._cluster["worker"])
         with self._scheduled(options):
             began_s, begin_s = time.time(), time.perf_counter()
@@ -126,4 +136,5 @@ class Coordinator:
             if not math.isfinite(values["loss"]):
                 raise BenchError(f"the loss became {values['loss']}: lower --steps")
             finishes_s[worker] = max(finishes_s[worker], float(values["finish"]) - began_s)
-        return {"block_s": block_s, "finishes_s": [finishes_s]}
+        unscheduled = options is not None and self._ordered(options) == ordered
+        return {"block_s": block_s, "finishes_s": [finishes_s], "unscheduled": unscheduled}

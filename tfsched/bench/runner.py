@@ -63,6 +63,7 @@ class Runner:
         protocols = cluster.protocols
         self._bounds_protocol = STOCK if STOCK in protocols else protocols[0]
         self.ps_bytes: dict[str, int] = {}  # of the variables on each parameter server, once the batch is chosen
+        self.unscheduled: set[str] = set()  # settings with a block none of whose transfers was ordered
         self._variables: dict[str, Any] = {}  # where coordinators have put them, for what moves as many bytes
         self._places: dict[str, str] = {}  # session -> the process that runs it, if not worker 0
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
@@ -217,6 +218,8 @@ class Runner:
                 if session in result.bounds_s:
                     result.bounds_s[session].append(step_s)
                     continue
+                if answer.get("unscheduled"):
+                    self.unscheduled.add(session)
                 result.steps_s[session].append(step_s)
                 result.finishes_s[session].extend(answer["finishes_s"])
         self._progress("measuring", total, total)

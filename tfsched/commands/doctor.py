@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -41,8 +42,6 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
                 if not check.ok:
                     print(f"        remedy: {check.remedy}", flush=True)
     else:
-        import json
-
         checks = list(_checks())
         print(json.dumps([check._asdict() for check in checks], indent=1))
     return 0 if all(check.ok for check in checks if check.what != _OPTIONAL) else 1
@@ -60,6 +59,7 @@ def _checks() -> Iterator[Check]:
             yield _namespaces()
             return
     yield from _real_step()
+    yield _strategy_step()
     yield _namespaces()
 
 
@@ -122,22 +122,7 @@ def _real_step() -> Iterator[Check]:
     from tfsched.grappler.bridge import pass_stats
 
     cluster = {"ps": [f"127.0.0.1:{_free_port()}"], "worker": [f"127.0.0.1:{_free_port()}"]}
-    serve = (
-        "import sys, tfsched, json\n"
-        "server = tfsched.Server(json.loads(sys.argv[1]), job_name='ps', task_index=0)\n"
-        "print('up', flush=True)\n"
-        "sys.stdin.read()\n"  # until the doctor goes, however it goes
-        "import os; os._exit(0)\n"
-    )
-    import json
-
-    ps = subprocess.Popen(
-        [sys.executable, "-c", serve, json.dumps(cluster)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
+    ps = _parameter_server(cluster)
     try:
         worker = Server(cluster, job_name="worker", task_index=0)
         tf1 = tf.compat.v1
@@ -200,6 +185,56 @@ def _real_step() -> Iterator[Check]:
 
 
 _CROSSING_STEPS = 3
+
+
+def _parameter_server(cluster: dict[str, list[str]]) -> subprocess.Popen[bytes]:
+    """Starts the process of a cluster's only parameter server."""
+    serve = (
+        "import sys, tfsched, json\n"
+        "server = tfsched.Server(json.loads(sys.argv[1]), job_name='ps', task_index=0)\n"
+        "sys.stdin.read()\n"  # until the doctor goes, however it goes
+        "import os; os._exit(0)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", serve, json.dumps(cluster)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+
+
+def _strategy_step() -> Check:
+    """Steps of tf.functions under ParameterServerStrategy, in two processes: the same questions as of a session's."""
+    what = "tf.function"
+    cluster = {job: [f"127.0.0.1:{_free_port()}"] for job in ("ps", "worker", "chief")}
+    ps = _parameter_server({job: cluster[job] for job in ("ps", "worker")})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfsched.commands.strategy_step", json.dumps(cluster)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            check=False,
+        )
+        seen = json.loads(done.stdout or f'{{"error": "the coordinator died with exit code {done.returncode}"}}')
+    except subprocess.TimeoutExpired:
+        seen = {"error": f"its steps did not end within {_TIMEOUT_S} s"}
+    finally:
+        ps.kill()
+        ps.wait(timeout=_TIMEOUT_S)
+    if "error" in seen:
+        return Check(what, False, seen["error"], "see docs/troubleshooting.md, 'doctor fails at the real step'")
+    ordered, moved, crossing, count = (seen[key] for key in ("ordered", "moved", "crossing", "variables"))
+    return Check(
+        what,
+        ordered > 0 and moved > 0 and not seen["errors"] and crossing == count and seen["trained"],
+        f"under ParameterServerStrategy {ordered} transfers ordered, {moved} went through the sender's scheduler, "
+        f"{crossing} of {count} variables updated in the background, {'rightly' if seen['trained'] else 'wrongly'}",
+        f"see docs/tensorflow2.md; what the pass said: {seen['report']}",
+    )
 
 
 def _namespaces() -> Check:
