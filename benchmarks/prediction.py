@@ -2,7 +2,8 @@
 
 For each model, phase and bandwidth the bench measures the settings, and what computing alone and communicating alone take; a
 trace of vanilla steps gives the graph and the ops' relative times. The simulator gets the trace, with op times scaled so
-that computing alone takes what was measured, and the bandwidth at which the bytes take what was measured. Everything else
+that computing alone takes what was measured, and slower by as much as was measured while its host sends or receives; and the
+bandwidth at which the bytes take what was measured. Everything else
 it has to know by itself: which order each setting makes, what overlaps and what waits.
 
     python benchmarks/prediction.py --models seq32,resnet50 --bandwidths 1gbit,500mbit --phases forward,train
@@ -56,6 +57,7 @@ def measure(
             steps=options.steps,
             json=path,
             trace=trace,
+            beside=True,
         )
     )
     with open(path, encoding="utf-8") as file:
@@ -73,7 +75,10 @@ def predict(measured: dict[str, Any], trace: Any, iterations: int) -> dict[str, 
     alone_us = simulate(workload, endless, methods()["tio"], iterations=1, warmup=1).median_us
     workload = scaled(workload, bounds["compute_s"] * 1e6 / alone_us)
     pulled_bytes = sum(one.size_bytes for one in workload.parameters if one.pulled)
-    cluster = Cluster(bandwidth_bps=pulled_bytes * 8 / bounds.get("pull_s", bounds["communication_s"]))
+    cluster = Cluster(
+        bandwidth_bps=pulled_bytes * 8 / bounds.get("pull_s", bounds["communication_s"]),
+        contention=max(1.0, (bounds.get("beside_s") or 0.0) / bounds["compute_s"]),
+    )
     return {
         name: simulate(workload, cluster, methods()[name], iterations=iterations, seed=1).median_us / 1e6
         for name in measured["settings"]

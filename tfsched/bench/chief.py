@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from concurrent import futures
 from typing import Any
 
 import tensorflow as tf
@@ -117,8 +121,10 @@ class Chief:
 
             tfsched.drain(self._sessions[session][0], timeout_s=self._timeout_s)
 
-    def do_run(self, session: str, fetch: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
-        """Runs `count` consecutive steps, a block.
+    def do_run(
+        self, session: str, fetch: str, count: int = 1, batch: int | None = None, beside: Sequence[tuple[str, str]] = ()
+    ) -> dict[str, Any]:
+        """Runs `count` consecutive steps, a block. `beside`: (session, fetch) pairs that run over and over meanwhile.
 
         Returns:
             `steps_s`: seconds until each step returned; `block_s`: seconds of all until the last update is applied,
@@ -128,17 +134,38 @@ class Chief:
         feeds = {} if built.batch is None else {built.batch: batch}
         fetches = built.fetches[fetch]
         steps_s, finishes_s = [], []
-        block_begin_s = time.perf_counter()
-        for _ in range(count):
-            began_s, begin_s = time.time(), time.perf_counter()
-            values = opened.run(fetches, feeds)
-            steps_s.append(time.perf_counter() - begin_s)
-            if isinstance(values, dict):
-                finishes_s.append([float(finish) - began_s for finish in values["finish"]])
-                if not all(map(_finite, values["losses"])):
-                    raise BenchError(f"the loss became {values['losses']}: lower --steps")
-        self._drain(session)
-        return {"steps_s": steps_s, "block_s": time.perf_counter() - block_begin_s, "finishes_s": finishes_s}
+        with self._over_and_over(beside):
+            block_begin_s = time.perf_counter()
+            for _ in range(count):
+                began_s, begin_s = time.time(), time.perf_counter()
+                values = opened.run(fetches, feeds)
+                steps_s.append(time.perf_counter() - begin_s)
+                if isinstance(values, dict):
+                    finishes_s.append([float(finish) - began_s for finish in values["finish"]])
+                    if not all(map(_finite, values["losses"])):
+                        raise BenchError(f"the loss became {values['losses']}: lower --steps")
+            self._drain(session)
+            block_s = time.perf_counter() - block_begin_s
+        return {"steps_s": steps_s, "block_s": block_s, "finishes_s": finishes_s}
+
+    @contextlib.contextmanager
+    def _over_and_over(self, runs: Sequence[tuple[str, str]]) -> Iterator[None]:
+        """Within it, threads of their own run these fetches of sessions again and again."""
+        over = threading.Event()
+
+        def repeat(session: str, fetch: str) -> None:
+            opened, built = self._sessions[session]
+            while not over.is_set():
+                opened.run(built.fetches[fetch])
+
+        with futures.ThreadPoolExecutor(max(1, len(runs))) as pool:
+            running = [pool.submit(repeat, *run) for run in runs]
+            try:
+                yield
+            finally:
+                over.set()
+        for one in running:
+            one.result()
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps of an open session and saves the plan that `algorithm` makes of them."""

@@ -82,7 +82,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
     notes = list(link.notes)
     intra, inter = threads_of(config)
     with cluster:
-        runner = Runner(cluster, model, config.phase, settings, config.seed, config.warmup, progress)
+        runner = Runner(cluster, model, config.phase, settings, config.seed, config.warmup, progress, config.beside)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()

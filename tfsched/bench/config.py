@@ -34,6 +34,7 @@ class BenchConfig:
         steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
         block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
             for all settings, because some return from a step before its updates are applied.
+        beside: also measure how long computing takes while the links are busy with what has nothing to do with it.
         json, plot: files to write, None for none.
         trace: file for a step trace of the first setting, of steps behind the measured ones; None for none.
         quiet: no progress bars and no table, only files.
@@ -55,6 +56,7 @@ class BenchConfig:
     steps: int = 20
     warmup: int = 3
     block: str | int = "auto"
+    beside: bool = False
     json: str | None = None
     plot: str | None = None
     trace: str | None = None

@@ -16,6 +16,7 @@ from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import STOCK, Setting
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
+BESIDE = "compute beside communication"
 TRACED_STEPS = 5
 _PROBES = 3
 _LONG_RUN_S = 1.0
@@ -31,7 +32,7 @@ class Measurement:
     Attributes:
         steps_s: time of a step, by setting: wall time of a block until its last update is applied, by the block's steps.
         finishes_s: time from each single step's start until each worker finished, by setting.
-        bounds_s: the same rounds' times for COMPUTE, PULL and, in phase train, PUSH.
+        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE.
         block: consecutive steps in a block.
     """
 
@@ -53,6 +54,7 @@ class Runner:
         seed: int,
         warmup: int,
         progress: Progress,
+        beside: bool = False,
     ) -> None:
         self._cluster = cluster
         self._model: dict[str, Any] = {"model": model, "phase": phase, "seed": seed}
@@ -67,6 +69,9 @@ class Runner:
         self._variables: dict[str, Any] = {}  # where coordinators have put them, for what moves as many bytes
         self._places: dict[str, str] = {}  # session -> the process that runs it, if not worker 0
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
+        self._links = self._bounds[1:]
+        if beside:
+            self._bounds.append(BESIDE)
 
     def choose_batch(self, batch: int | None) -> BatchFit | None:
         """Builds everything for `batch`; with None, first finds the batch that balances times."""
@@ -96,7 +101,7 @@ class Runner:
         self._cluster.call(do="open", session=session, graph=graph, protocol=self._bounds_protocol, plain=plain)
 
     def _open_communication(self) -> None:
-        for session in self._bounds[1:]:
+        for session in self._links:
             self._open(session, "communication", plain=True)
 
     def _find_batch(self) -> BatchFit:
@@ -104,7 +109,7 @@ class Runner:
         self._build("step", 1)
         self._build("communication", None)
         self._open_communication()
-        target_s = max(self._probe(session) for session in self._bounds[1:])
+        target_s = max(self._probe(session) for session in self._links)
         self._build("compute", None)
         self._open(COMPUTE, "compute")
         done = 1
@@ -175,6 +180,9 @@ class Runner:
         """The chief's answer to `count` consecutive steps of a session; nothing for less than one."""
         if count < 1:
             return {}
+        if session == BESIDE:
+            beside = [[link, _fetch(link)] for link in self._links]
+            return self._call(COMPUTE, do="run", fetch=_fetch(COMPUTE), count=count, beside=beside)
         return self._call(session, do="run", fetch=_fetch(session), count=count)
 
     def _call(self, session: str, **request: Any) -> dict[str, Any]:

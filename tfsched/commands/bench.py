@@ -37,6 +37,7 @@ def define(flags: CommandFlags) -> None:
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
     flags.string("block", "auto", "steps timed together, with the last one's updates; auto: 5 in phase train, else 1")
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
+    flags.boolean("beside", False, "also: how long computing takes beside communication that it does not wait for")
     flags.string("json", "", "write the result to this file")
     flags.string("plot", "", "draw the result into this PNG")
     flags.string("trace", "", "then trace 5 steps of the first setting and write them to this file, for order and simulate")
