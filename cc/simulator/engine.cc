@@ -217,10 +217,9 @@ void Engine::Satisfied(int32_t worker, int32_t op, int32_t cause, int32_t event)
 
 void Engine::Compute(int32_t worker) {
   Worker& one = workers_[static_cast<size_t>(worker)];
-  double scale =
-      one.step < model_.steps
-          ? model_.compute_scale[static_cast<size_t>(one.step) * workers_.size() + static_cast<size_t>(worker)]
-          : 1;
+  double scale = one.step < model_.steps
+                     ? model_.compute_scale[static_cast<size_t>(one.step) * workers_.size() + static_cast<size_t>(worker)]
+                     : 1;
   if (traffic_.Uses(model_.worker_host[static_cast<size_t>(worker)])) scale *= model_.contention;
   while (one.idle > 0 && !one.ready.empty()) {
     const int32_t op = one.ready.top();

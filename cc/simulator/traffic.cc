@@ -171,8 +171,8 @@ void Traffic::Begin(int32_t number, double now_us) {
 }
 
 void Traffic::Count(const Transfer& transfer, int32_t change) {
-  const auto server = static_cast<size_t>(model_.server_host[static_cast<size_t>(
-      model_.piece_server[static_cast<size_t>(transfer.piece)])]);
+  const auto server =
+      static_cast<size_t>(model_.server_host[static_cast<size_t>(model_.piece_server[static_cast<size_t>(transfer.piece)])]);
   const auto worker = static_cast<size_t>(model_.worker_host[static_cast<size_t>(transfer.worker)]);
   if (server == worker) return;
   under_way_[server] += change;
