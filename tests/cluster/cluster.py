@@ -164,7 +164,7 @@ class Cluster:
       environment: name -> what its environment has besides this process's.
       load: names of stock tasks whose processes load tfsched all the same.
       nursery: where tasks are forked; None starts each as a program of its own.
-      testbed: hosts named as the tasks are, on which they run; None for this machine. Not with a nursery.
+      testbed: hosts named as the tasks are, on which they run; None for this machine.
     """
 
     def __init__(
@@ -225,7 +225,8 @@ class Cluster:
 
         def start(log):
             if self._nursery is not None:
-                return self._nursery.fork(spec, environment, log)
+                namespace = self._testbed.namespace(name) if self._testbed else None
+                return self._nursery.fork(spec, environment, log, namespace)
             command = [sys.executable, str(_HERE / "task.py"), json.dumps(spec)]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "env": environment}
             if self._testbed is not None:

@@ -1,13 +1,14 @@
 """Forked tasks are as good as started ones: they share no random number, die alone, and end with their nursery."""
 
 import os
+import pathlib
 import signal
 import subprocess
 
 import pytest
 
-from .cluster import Cluster, TaskDied, task_environment, wait_until
-from .nurseries import Nursery
+from .cluster import STOCK, Cluster, TaskDied, task_environment, wait_until
+from .nurseries import Nurseries, Nursery
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -32,6 +33,21 @@ def test_forks_have_drawn_no_random_number_in_common(nursery):
             seen.append(drawn(cluster, "worker1"))
     for what in seen[0]:
         assert len({one[what] for one in seen}) == len(seen), what
+
+
+def test_stock_tasks_are_without_the_library():
+    with Nurseries(task_environment()) as nursery, Cluster(nursery=nursery, protocols={"ps0": STOCK}) as cluster:
+        loaded = {name: pathlib.Path(f"/proc/{cluster.pid(name)}/maps").read_text() for name in cluster.names}
+    assert "libtfsched" in loaded["worker0"] and "libtfsched" not in loaded["ps0"]
+    assert all("libtensorflow_framework" in one for one in loaded.values())
+
+
+def test_what_comes_too_late_for_a_fork_is_said(nursery):
+    with (
+        pytest.raises(AssertionError, match=r"TF_ENABLE_ONEDNN_OPTS.* too late"),
+        Cluster(nursery=nursery, environment={"worker0": {"TF_ENABLE_ONEDNN_OPTS": "1"}}),
+    ):
+        pass
 
 
 def test_an_environment_of_their_own(nursery):
