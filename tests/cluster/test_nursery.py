@@ -8,15 +8,9 @@ import subprocess
 import pytest
 
 from .cluster import STOCK, Cluster, TaskDied, task_environment, wait_until
-from .nurseries import Nurseries, Nursery
+from .nurseries import Nursery
 
 pytestmark = pytest.mark.timeout(200)
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Nursery(task_environment()) as nursery:
-        yield nursery
 
 
 def drawn(cluster, name):
@@ -35,8 +29,8 @@ def test_forks_have_drawn_no_random_number_in_common(nursery):
         assert len({one[what] for one in seen}) == len(seen), what
 
 
-def test_stock_tasks_are_without_the_library():
-    with Nurseries(task_environment()) as nursery, Cluster(nursery=nursery, protocols={"ps0": STOCK}) as cluster:
+def test_stock_tasks_are_without_the_library(nursery):
+    with Cluster(nursery=nursery, protocols={"ps0": STOCK}) as cluster:
         loaded = {name: pathlib.Path(f"/proc/{cluster.pid(name)}/maps").read_text() for name in cluster.names}
     assert "libtfsched" in loaded["worker0"] and "libtfsched" not in loaded["ps0"]
     assert all("libtensorflow_framework" in one for one in loaded.values())
