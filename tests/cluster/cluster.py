@@ -140,8 +140,9 @@ class _Process:
         return Pending(self, number, scenario)
 
     def signal(self, number):
-        if self.popen.poll() is None:
-            os.killpg(self.popen.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it may end between the two
+            if self.popen.poll() is None:
+                os.killpg(self.popen.pid, number)
 
     def end(self):
         self.signal(signal.SIGKILL)  # reaches stopped processes too

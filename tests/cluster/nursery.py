@@ -36,7 +36,7 @@ def _become(request, descriptors, inherited):
     """What a child does before it is a task: nothing of the nursery's stays open."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
+    os.setpgid(0, 0)
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
     for descriptor in (*descriptors, *inherited):
@@ -85,7 +85,9 @@ def main():
             _become(json.loads(data), descriptors, inherited)
             task.main()
             return
-        statuses.update({pid: descriptors.pop()} if pid else {})
+        if pid:
+            os.setpgid(pid, pid)  # the child may not have come to it yet, and has a group from the answer on
+            statuses[pid] = descriptors.pop()
         for descriptor in descriptors:
             os.close(descriptor)
         requests.send(json.dumps({"pid": pid, "threads": threads}).encode())
