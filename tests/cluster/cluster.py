@@ -140,8 +140,9 @@ class _Process:
         return Pending(self, number, scenario)
 
     def signal(self, number):
-        if self.popen.poll() is None:
-            os.killpg(self.popen.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it may end between the two
+            if self.popen.poll() is None:
+                os.killpg(self.popen.pid, number)
 
     def end(self):
         self.signal(signal.SIGKILL)  # reaches stopped processes too
@@ -165,7 +166,7 @@ class Cluster:
       load: names of stock tasks whose processes load tfsched all the same.
       nursery: where tasks are forked; None starts each as a program of its own.
       coordinator: also start "chief0", which hosts no server until a scenario joins the cluster with TensorFlow 2.
-      testbed: hosts named as the tasks are, on which they run; None for this machine. Not with a nursery.
+      testbed: hosts named as the tasks are, on which they run; None for this machine.
     """
 
     def __init__(
@@ -227,7 +228,8 @@ class Cluster:
 
         def start(log):
             if self._nursery is not None:
-                return self._nursery.fork(spec, environment, log)
+                namespace = self._testbed.namespace(name) if self._testbed else None
+                return self._nursery.fork(spec, environment, log, namespace)
             command = [sys.executable, str(_HERE / "task.py"), json.dumps(spec)]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "env": environment}
             if self._testbed is not None:

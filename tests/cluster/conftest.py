@@ -3,7 +3,7 @@
 import pytest
 
 from .cluster import task_environment
-from .nurseries import Nursery
+from .nurseries import Nurseries
 
 
 def pytest_configure(config):
@@ -14,6 +14,6 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def nursery():
-    """Where clusters of tfsched tasks fork them: importing TensorFlow is most of what a task costs."""
-    with Nursery(task_environment()) as nursery:
+    """Where clusters fork their tasks, stock ones too: importing TensorFlow is most of what a task costs."""
+    with Nurseries(task_environment()) as nursery:
         yield nursery

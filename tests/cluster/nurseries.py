@@ -8,6 +8,11 @@ import socket
 import subprocess
 import sys
 
+from .cluster import STOCK
+
+# Read when TensorFlow is imported. What a sum adds up in which order must depend on nothing: oneDNN chooses by the number
+# of idle threads.
+IMPORTED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 _START_S = 120  # importing TensorFlow takes seconds, on a busy machine many
 _FORK_S = 20
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -40,16 +45,22 @@ class Forked:
 
 
 class Nursery:
-    """A process that forks tasks of tfsched's protocol; a context manager, whose end is that of all its tasks."""
+    """A process that forks tasks; a context manager, whose end is that of all its tasks.
 
-    def __init__(self, environment):
-        self._environment = environment
+    Args:
+      environment: the nursery's own: what TensorFlow reads when it is imported is read there, once for all tasks.
+      stock: forks tasks without the library, which do not even import tfsched.
+    """
+
+    def __init__(self, environment, stock=False):
+        self._environment = {**environment, **IMPORTED}
+        self._arguments = ["stock"] if stock else []
 
     def __enter__(self):
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, str(_HERE / "nursery.py"), str(theirs.fileno())],
+                [sys.executable, str(_HERE / "nursery.py"), str(theirs.fileno()), *self._arguments],
                 stdin=subprocess.DEVNULL,
                 # OpenBLAS would start its threads when it is imported, and no TensorFlow needs them.
                 env={**self._environment, "OPENBLAS_NUM_THREADS": "1"},
@@ -76,13 +87,15 @@ class Nursery:
         """The nursery."""
         return self._process.pid
 
-    def fork(self, spec, environment, log):
-        """Starts a task; ``log`` is the file that it prints to."""
+    def fork(self, spec, environment, log, namespace=None):
+        """Starts a task, in a network namespace of that name if one is given; ``log`` is the file that it prints to."""
         to_task, task_reads = _pipe_to()
         from_task, task_writes = _pipe_from()
         status, nursery_writes = os.pipe()
         theirs = [task_reads, task_writes, log.fileno(), nursery_writes]
-        request = json.dumps({"spec": spec, "environment": environment}).encode()
+        request = json.dumps({"spec": spec, "environment": environment, "namespace": namespace}).encode()
+        late = {key for key, value in IMPORTED.items() if environment.get(key, value) != value}
+        assert not late, f"{late} would come too late for a task that is forked"
         socket.send_fds(self._socket, [request], theirs)
         for descriptor in (task_reads, task_writes, nursery_writes):
             os.close(descriptor)
@@ -95,6 +108,27 @@ class Nursery:
         data = self._socket.recv(1 << 16)
         assert data, "the nursery has ended"
         return json.loads(data)
+
+
+class Nurseries:
+    """One nursery for stock tasks and one for the others, each started when its first task is; a context manager."""
+
+    def __init__(self, environment):
+        self._environment, self._started = environment, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for nursery in self._started.values():
+            nursery.__exit__()
+
+    def fork(self, spec, environment, log, namespace=None):
+        """As :meth:`Nursery.fork`."""
+        stock = spec["protocol"] == STOCK and not spec["load"]
+        if stock not in self._started:
+            self._started[stock] = Nursery(self._environment, stock).__enter__()
+        return self._started[stock].fork(spec, environment, log, namespace)
 
 
 def _pipe_to():

@@ -284,14 +284,14 @@ def cut(testbed, hosts):
             time.sleep(2)
 
 
-def test_a_network_that_is_gone_for_two_seconds():
+def test_a_network_that_is_gone_for_two_seconds(nursery):
     """Four workers, each with variables of its own, lose the network in mid-push five times."""
     available, reason = netns_available()
     if not available:
         pytest.skip(reason)
     workers = [f"worker{number}" for number in range(4)]
     names = ["ps0", *workers]
-    with Testbed(names) as testbed, Cluster(workers=4, testbed=testbed) as cluster:
+    with Testbed(names) as testbed, Cluster(nursery=nursery, workers=4, testbed=testbed) as cluster:
         for worker in workers:
             filters = ["/job:ps", f"/job:worker/task:{worker[-1]}"]
             cluster.call(worker, "breaking.open_training", options=CROSSING, prefix=worker, filters=filters)

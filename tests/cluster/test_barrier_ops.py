@@ -273,7 +273,7 @@ def test_sessions_that_background_updates_cannot_serve(nursery):
         error = failure(steps, cluster)
         assert error.kind == "FailedPreconditionError"
         assert "set isolate_session_state=False" in error.message
-    with Cluster(protocols={HOME: STOCK}, load=(HOME,)) as cluster:
+    with Cluster(nursery=nursery, protocols={HOME: STOCK}, load=(HOME,)) as cluster:
         open_training(cluster, client="a")
         error = failure(steps, cluster)
         assert error.kind == "FailedPreconditionError"

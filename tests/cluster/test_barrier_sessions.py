@@ -5,7 +5,6 @@ import pytest
 from .cluster import STOCK, Cluster
 
 pytestmark = pytest.mark.timeout(300)
-FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 CROSSING = {"barrier": False}
 
 
@@ -14,21 +13,21 @@ def done(cluster, name="worker0"):
     return cluster.stats(name)["background_done"]
 
 
-def start(**more):
-    return Cluster(ps=2, workers=1, environment=dict.fromkeys(("ps0", "ps1", "worker0"), FIXED), **more)
+def start(nursery, **more):
+    return Cluster(nursery=nursery, ps=2, **more)
 
 
 @pytest.fixture(scope="module")
-def stock():
+def stock(nursery):
     """A cluster without tfsched."""
-    with start(protocol=STOCK) as cluster:
+    with start(nursery, protocol=STOCK) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def crossing():
+def crossing(nursery):
     """The same with tfsched in every task."""
-    with start() as cluster:
+    with start(nursery) as cluster:
         yield cluster
 
 
@@ -101,9 +100,9 @@ def test_a_value_sent_ahead_is_not_used_once_it_is_overwritten(crossing, foreign
     assert grown["sent_ahead"] > grown["sent_ahead_missed"] > 0
 
 
-def test_two_asynchronous_workers_lose_no_update():
+def test_two_asynchronous_workers_lose_no_update(nursery):
     """Between-graph replication: each worker crosses on its own, all updates of both are there in the end."""
-    with Cluster(ps=1, workers=2) as cluster:
+    with Cluster(nursery=nursery, ps=1, workers=2) as cluster:
         cluster.call("worker0", "crossing.count", options=CROSSING, steps=0)
         pending = [
             cluster.submit(name, "crossing.count", options=CROSSING, steps=200, init=False)

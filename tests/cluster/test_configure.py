@@ -124,8 +124,8 @@ def test_rate_caps_what_a_receiver_is_sent(nursery):
         assert fastest() > rate_bps * 1.5
 
 
-def test_tasks_without_tfsched_are_skipped_and_named():
-    with Cluster(workers=2, protocols={"worker1": STOCK}) as cluster:
+def test_tasks_without_tfsched_are_skipped_and_named(nursery):
+    with Cluster(nursery=nursery, workers=2, protocols={"worker1": STOCK}) as cluster:
         reached, skipped = cluster.call("worker0", "configure.change", target=cluster.target("worker0"), credit_bytes=5)
         assert reached == [PS0, WORKER0]
         assert list(skipped) == [WORKER1] and "does not import tfsched" in skipped[WORKER1]

@@ -95,8 +95,8 @@ def faults(cluster, options):
 
 
 @pytest.fixture(scope="module")
-def stock_errors():
-    with Cluster(protocol=STOCK) as cluster:
+def stock_errors(nursery):
+    with Cluster(nursery=nursery, protocol=STOCK) as cluster:
         return faults(cluster, None)
 
 

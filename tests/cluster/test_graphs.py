@@ -12,16 +12,16 @@ ORDERED = {"credit_bytes": 1}
 
 
 @pytest.fixture(scope="module")
-def stock():
+def stock(nursery):
     """A cluster without tfsched."""
-    with Cluster(protocol=STOCK, **SIZE) as cluster:
+    with Cluster(nursery=nursery, protocol=STOCK, **SIZE) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def ordered():
+def ordered(nursery):
     """A cluster with tfsched in every task."""
-    with Cluster(**SIZE) as cluster:
+    with Cluster(nursery=nursery, **SIZE) as cluster:
         yield cluster
 
 

@@ -8,22 +8,20 @@ from .cluster import STOCK, Cluster
 
 pytestmark = pytest.mark.timeout(300)
 STEPS = 50
-# What the sums add up in which order must depend on nothing: oneDNN chooses by the number of idle threads.
-FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-SIZE = {"ps": 2, "environment": dict.fromkeys(("ps0", "ps1", "worker0"), FIXED)}
+SIZE = {"ps": 2}
 
 
 @pytest.fixture(scope="module")
-def stock():
+def stock(nursery):
     """A cluster without tfsched, with two parameter servers."""
-    with Cluster(protocol=STOCK, **SIZE) as cluster:
+    with Cluster(nursery=nursery, protocol=STOCK, **SIZE) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def ordered():
+def ordered(nursery):
     """The same with tfsched in every task."""
-    with Cluster(**SIZE) as cluster:
+    with Cluster(nursery=nursery, **SIZE) as cluster:
         yield cluster
 
 

@@ -25,9 +25,9 @@ def sample(pid):
     }
 
 
-def test_two_thousand_steps_leave_nothing_behind():
+def test_two_thousand_steps_leave_nothing_behind(nursery):
     samples = {"ps0": [], "worker0": []}
-    with Cluster(environment=ENVIRONMENT) as cluster:
+    with Cluster(nursery=nursery, environment=ENVIRONMENT) as cluster:
         cluster.call("worker0", "common.open_session", options={"credit_bytes": 1}, layers=LAYERS, width=64)
         for _ in range(WINDOWS):
             loss = cluster.call("worker0", "long_run.steps", limit_s=100, count=WINDOW)

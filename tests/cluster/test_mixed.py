@@ -9,9 +9,9 @@ STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def stock_losses():
+def stock_losses(nursery):
     """What a cluster without tfsched computes."""
-    with Cluster(protocol=STOCK) as cluster:
+    with Cluster(nursery=nursery, protocol=STOCK) as cluster:
         cluster.call("worker0", "common.open_session")
         return cluster.call("worker0", "common.run", count=STEPS)
 
@@ -21,29 +21,29 @@ def train(cluster, options, **arguments):
     return cluster.call("worker0", "common.run", count=STEPS)
 
 
-def test_scheduling_ps_and_stock_worker(stock_losses):
-    with Cluster(protocols={"worker0": STOCK}) as cluster:
+def test_scheduling_ps_and_stock_worker(nursery, stock_losses):
+    with Cluster(nursery=nursery, protocols={"worker0": STOCK}) as cluster:
         assert train(cluster, None) == stock_losses
         stats = cluster.wait_idle("ps0")
         assert stats["tasks"] == 0  # no pass where the master is, so nothing is tagged
         assert stats["bypassed_tasks"] >= 8 * STEPS
 
 
-def test_ps_that_loads_the_library_but_runs_the_stock_server(stock_losses):
-    with Cluster(protocols={"ps0": STOCK}, load=("ps0",)) as cluster:
+def test_ps_that_loads_the_library_but_runs_the_stock_server(nursery, stock_losses):
+    with Cluster(nursery=nursery, protocols={"ps0": STOCK}, load=("ps0",)) as cluster:
         assert train(cluster, {}) == stock_losses
         assert cluster.stats("worker0")["bypassed_tasks"] > 0
         assert cluster.stats("ps0")["tasks"] == 0
 
 
-def test_stock_ps_and_scheduling_worker(stock_losses):
-    with Cluster(protocols={"ps0": STOCK}) as cluster:
+def test_stock_ps_and_scheduling_worker(nursery, stock_losses):
+    with Cluster(nursery=nursery, protocols={"ps0": STOCK}) as cluster:
         assert train(cluster, {}) == stock_losses
 
 
-def test_stock_master_is_asked_for_the_pass(stock_losses):
+def test_stock_master_is_asked_for_the_pass(nursery, stock_losses):
     # The client knows tfsched, the master does not: nobody runs the pass.
-    with Cluster(workers=2, protocols={"worker0": STOCK}) as cluster:
+    with Cluster(nursery=nursery, workers=2, protocols={"worker0": STOCK}) as cluster:
         target = cluster.target("worker0")
         cluster.call("worker1", "common.open_session", options={}, target=target, device="/job:worker/task:0")
         assert cluster.call("worker1", "common.run", count=STEPS) == stock_losses
@@ -52,10 +52,10 @@ def test_stock_master_is_asked_for_the_pass(stock_losses):
         assert stats["bypassed_tasks"] >= 8 * STEPS
 
 
-def test_two_sessions_at_once():
+def test_two_sessions_at_once(nursery):
     count = 20
     # A busy machine can be slower than the usual 5 ms.
-    with Cluster(environment={"ps0": {"TFSCHED_GRACE_US": "30e6"}}) as cluster:
+    with Cluster(nursery=nursery, environment={"ps0": {"TFSCHED_GRACE_US": "30e6"}}) as cluster:
         first, second = cluster.call("worker0", "faults.twins", options={"credit_bytes": 1}, count=count)
         assert len(first) == count
         assert set(first) == set(second) == {first[0]}
@@ -65,10 +65,10 @@ def test_two_sessions_at_once():
         assert stats["late"] == 0  # each step has ranks of its own
 
 
-def test_worker_stopped_in_mid_step_holds_back_nobody_else():
+def test_worker_stopped_in_mid_step_holds_back_nobody_else(nursery):
     big = {"layers": 16, "width": 1024}  # 4 MB each
     least = 6  # so many do not fit into the sockets' buffers, which go on filling for a while
-    with Cluster(workers=2) as cluster:
+    with Cluster(nursery=nursery, workers=2) as cluster:
         for index in range(2):
             name, filters = f"worker{index}", ["/job:ps", f"/job:worker/task:{index}"]
             cluster.call(name, "common.open_session", options={"credit_bytes": 1}, filters=filters, init=index == 0, **big)

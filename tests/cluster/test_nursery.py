@@ -1,21 +1,16 @@
 """Forked tasks are as good as started ones: they share no random number, die alone, and end with their nursery."""
 
 import os
+import pathlib
 import signal
 import subprocess
 
 import pytest
 
-from .cluster import Cluster, TaskDied, task_environment, wait_until
+from .cluster import STOCK, Cluster, TaskDied, task_environment, wait_until
 from .nurseries import Nursery
 
 pytestmark = pytest.mark.timeout(200)
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Nursery(task_environment()) as nursery:
-        yield nursery
 
 
 def drawn(cluster, name):
@@ -32,6 +27,22 @@ def test_forks_have_drawn_no_random_number_in_common(nursery):
             seen.append(drawn(cluster, "worker1"))
     for what in seen[0]:
         assert len({one[what] for one in seen}) == len(seen), what
+
+
+def test_stock_tasks_are_without_the_library(nursery):
+    with Cluster(nursery=nursery, protocols={"ps0": STOCK}) as cluster:
+        loaded = {name: pathlib.Path(f"/proc/{cluster.pid(name)}/maps").read_text() for name in cluster.names}
+    library = pathlib.Path(os.environ.get("TFSCHED_LIBRARY", "libtfsched.so")).name
+    assert library in loaded["worker0"] and library not in loaded["ps0"]
+    assert all("libtensorflow_framework" in one for one in loaded.values())
+
+
+def test_what_comes_too_late_for_a_fork_is_said(nursery):
+    with (
+        pytest.raises(AssertionError, match=r"TF_ENABLE_ONEDNN_OPTS.* too late"),
+        Cluster(nursery=nursery, environment={"worker0": {"TF_ENABLE_ONEDNN_OPTS": "1"}}),
+    ):
+        pass
 
 
 def test_an_environment_of_their_own(nursery):

@@ -5,24 +5,22 @@ import pytest
 from .cluster import STOCK, Cluster, TaskError
 
 pytestmark = pytest.mark.timeout(180)
-# What the sums add up in which order must depend on nothing: oneDNN chooses by the number of idle threads.
-FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 # A busy machine can be slower than the usual 5 ms; the order is to be seen where nothing is given up.
-PATIENT = {**FIXED, "TFSCHED_GRACE_US": "30e6"}
+PATIENT = {"TFSCHED_GRACE_US": "30e6"}
 LAYER_BYTES = 96 * 96 * 4
 
 
 @pytest.fixture(scope="module")
-def stock():
+def stock(nursery):
     """A cluster without tfsched."""
-    with Cluster(ps=2, protocol=STOCK, environment=dict.fromkeys(("ps0", "ps1", "worker0"), FIXED)) as cluster:
+    with Cluster(nursery=nursery, ps=2, protocol=STOCK) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def ordered():
+def ordered(nursery):
     """The same with tfsched in every task."""
-    with Cluster(ps=2, environment=dict.fromkeys(("ps0", "ps1", "worker0"), PATIENT)) as cluster:
+    with Cluster(nursery=nursery, ps=2, environment=dict.fromkeys(("ps0", "ps1", "worker0"), PATIENT)) as cluster:
         yield cluster
 
 
@@ -90,8 +88,8 @@ def test_graphs_of_every_kind(stock, ordered, scenario, arguments):
     assert ordered.wait_idle("ps0")["queue_depth"] == 0
 
 
-def test_a_stock_worker_gets_whole_tensors():
-    with Cluster(ps=1, workers=2, protocols={"worker1": STOCK}) as cluster:
+def test_a_stock_worker_gets_whole_tensors(nursery):
+    with Cluster(nursery=nursery, ps=1, workers=2, protocols={"worker1": STOCK}) as cluster:
         session = {"options": {"partition_bytes": 4096, "strict": True}, "layers": 3}
         cluster.call("worker0", "common.open_session", device="/job:worker/task:1", **session)
         losses = cluster.call("worker0", "common.run", count=3)
@@ -103,9 +101,9 @@ def test_a_stock_worker_gets_whole_tensors():
         assert any("#" in row["name"] for row in cluster.call("ps0", "common.transfers"))
 
 
-def test_a_step_that_ends_early_takes_its_chunks_with_it():
+def test_a_step_that_ends_early_takes_its_chunks_with_it(nursery):
     # A transfer is 1 MB in 16 chunks; the sender paces them, so that a step of 8 takes 0.8 s.
-    with Cluster(environment={"ps0": {"TFSCHED_EMULATED_BPS": "80e6"}}) as cluster:
+    with Cluster(nursery=nursery, environment={"ps0": {"TFSCHED_EMULATED_BPS": "80e6"}}) as cluster:
         session = {"options": {"partition_bytes": 65_536, "credit_bytes": 65_536}, "layers": 8, "width": 512}
         cluster.call("worker0", "common.open_session", **session)
         (first,) = cluster.call("worker0", "common.run")

@@ -9,9 +9,9 @@ WARNING = "tfsched steps aside, transfers run unordered"
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(nursery):
     """A cluster with tfsched in every task."""
-    with Cluster() as cluster:
+    with Cluster(nursery=nursery) as cluster:
         yield cluster
 
 
