@@ -14,14 +14,19 @@ from tfsched.version import __version__
 
 if TYPE_CHECKING:
     from tfsched import ordering as ordering
+    from tfsched._options import Options as Options
     from tfsched.draining import DrainHook as DrainHook
     from tfsched.draining import drain as drain
+    from tfsched.eager.api import disable as disable
+    from tfsched.eager.api import enable as enable
+    from tfsched.eager.api import function as function
+    from tfsched.eager.api import options as options
+    from tfsched.eager.resolver import cluster_resolver as cluster_resolver
     from tfsched.grappler.bridge import install as load
     from tfsched.grappler.config import session_config as session_config
     from tfsched.ops.configure import configure as configure
     from tfsched.ops.control import stats as stats
     from tfsched.ops.control import transfers as transfers
-    from tfsched.options import Options as Options
     from tfsched.server import PROTOCOL as PROTOCOL
     from tfsched.server import Server as Server
     from tfsched.tracing import StepTrace as StepTrace
@@ -31,8 +36,13 @@ if TYPE_CHECKING:
 _API = {
     "PROTOCOL": "tfsched.server",
     "Server": "tfsched.server",
-    "Options": "tfsched.options",
+    "Options": "tfsched._options",
     "session_config": "tfsched.grappler.config",
+    "enable": "tfsched.eager.api",
+    "disable": "tfsched.eager.api",
+    "options": "tfsched.eager.api",
+    "function": "tfsched.eager.api",
+    "cluster_resolver": "tfsched.eager.resolver",
     "trace_steps": "tfsched.tracing",
     "StepTrace": "tfsched.tracing",
     "configure": "tfsched.ops.configure",
@@ -52,9 +62,14 @@ __all__ = [
     "StepTrace",
     "TfschedError",
     "__version__",
+    "cluster_resolver",
     "configure",
+    "disable",
     "drain",
+    "enable",
+    "function",
     "load",
+    "options",
     "ordering",
     "session_config",
     "stats",
