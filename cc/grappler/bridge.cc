@@ -8,6 +8,7 @@
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
 #include "cc/transport/runtime.h"
+#include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/common_runtime/local_device.h"
 #include "tensorflow/core/framework/graph.pb.h"
@@ -19,23 +20,46 @@
 #include "tensorflow/core/platform/logging.h"
 #include "tensorflow/core/protobuf/meta_graph.pb.h"
 #include "tensorflow/core/protobuf/rewriter_config.pb.h"
+#include "tensorflow/core/util/device_name_utils.h"
 
 namespace tfsched {
 namespace {
 
 std::atomic<tfsched_pass_fn> python_pass{nullptr};
 
-// The devices whose processes know tfsched's ops: this process's own, and those that said so.
-std::vector<std::string> CapableDevices(const tensorflow::grappler::Cluster* cluster) {
+// The devices whose processes know tfsched's ops: this process's own, and those that said so. `local`: of its servers only.
+std::vector<std::string> CapableDevices(const tensorflow::grappler::Cluster* cluster, bool local) {
   std::vector<std::string> names;
   const tensorflow::DeviceSet* devices = cluster == nullptr ? nullptr : cluster->GetDeviceSet();
   if (devices == nullptr) return names;
   for (const tensorflow::Device* device : devices->devices()) {
-    if (dynamic_cast<const tensorflow::LocalDevice*>(device) != nullptr || IsCapable(device->attributes())) {
+    // In TensorFlow 2 a task's own devices may be listed as remote ones.
+    const bool own = IsLocal(device->attributes());
+    if (own || (!local && (dynamic_cast<const tensorflow::LocalDevice*>(device) != nullptr || IsCapable(device->attributes())))) {
       names.push_back(device->name());
     }
   }
   return names;
+}
+
+// Whether the graph is a function's all of whose nodes are on one task: nothing crosses, and most functions are such.
+bool StaysOnOneTask(const tensorflow::GraphDef& graph) {
+  using tensorflow::DeviceNameUtils;
+  bool function = false;
+  const std::string* device = nullptr;
+  DeviceNameUtils::ParsedName first, other;
+  for (const auto& node : graph.node()) {
+    function = function || node.op() == "_Arg" || node.op() == "_Retval";
+    if (device == nullptr) {
+      device = &node.device();
+      if (!DeviceNameUtils::ParseFullName(*device, &first)) return false;
+    } else if (node.device() != *device) {
+      if (!DeviceNameUtils::ParseFullName(node.device(), &other) || !DeviceNameUtils::IsSameAddressSpace(first, other)) {
+        return false;
+      }
+    }
+  }
+  return function;
 }
 
 // Everything the pass needs, in one message that Python can read: the graph, and as collections what must not change, where
@@ -53,7 +77,9 @@ tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::Cluster* cluster
   auto* keep = collections["keep"].mutable_node_list();
   for (const auto& name : item.NodesToPreserve()) keep->add_value(name);
   auto* capable = collections["capable"].mutable_node_list();
-  for (const auto& name : CapableDevices(cluster)) capable->add_value(name);
+  for (const auto& name : CapableDevices(cluster, /*local=*/false)) capable->add_value(name);
+  auto* local = collections["local"].mutable_node_list();
+  for (const auto& name : CapableDevices(cluster, /*local=*/true)) local->add_value(name);
   collections["parameters"].mutable_bytes_list()->add_value(config.SerializeAsString());
   return request;
 }
@@ -73,6 +99,7 @@ class Pass : public tensorflow::grappler::CustomGraphOptimizer {
                         tensorflow::GraphDef* optimized) override {
     const tfsched_pass_fn pass = python_pass.load();
     if (pass == nullptr) return tensorflow::errors::Aborted("tfsched: no pass is installed in this process.");
+    if (StaysOnOneTask(item.graph)) return tensorflow::errors::Aborted("tfsched: nothing crosses tasks.");
     std::string request;
     if (!RequestFor(cluster, item, config_).SerializeToString(&request)) {
       LOG(WARNING) << "tfsched: the graph " << item.id << " is too large to be handed to the pass; it runs unordered.";

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/core/waiter.h"
 #include "cc/ops/async.h"
@@ -71,6 +72,7 @@ struct Request {
   std::string client;
   tensorflow::NameAttrList function;
   std::shared_ptr<Runtimes> runtimes;
+  std::vector<int64_t> ids;
   tensorflow::WorkerEnv* env = nullptr;
 
   void Fail(const absl::Status& status) const {
@@ -101,9 +103,15 @@ void Launch(const Request& request, int64_t token, const std::shared_ptr<Functio
   }
   Tensor argument(tensorflow::DT_INT64, TensorShape());
   argument.scalar<int64_t>()() = token;
+  std::vector<Tensor> arguments{argument};
+  for (const int64_t id : request.ids) {
+    arguments.emplace_back(tensorflow::DT_INT64, TensorShape({2}));
+    arguments.back().vec<int64_t>()(0) = token;
+    arguments.back().vec<int64_t>()(1) = id;
+  }
   request.context->set_output(0, argument);
   request.done();
-  execution->Start(argument, [token, execution, runtime, runtimes = request.runtimes](const absl::Status& status) {
+  execution->Start(std::move(arguments), [token, execution, runtime, runtimes = request.runtimes](const absl::Status& status) {
     Finish(token, runtime, runtimes, status);
   });
 }
@@ -166,7 +174,8 @@ class BackgroundCallKernel : public AsyncOpKernel {
     FunctionLibraryRuntime* library = context->function_library();
     OP_REQUIRES_ASYNC(context, library != nullptr && context->cancellation_manager() != nullptr,
                       tensorflow::errors::Internal("tfsched: TfschedBackgroundCall needs a session's step."), done);
-    Request request{context, std::move(done), client_, function_, runtimes_, nullptr};
+    Request request{context, std::move(done), client_, function_, runtimes_, {}, nullptr};
+    for (int i = 0; i < context->num_inputs(); ++i) request.ids.push_back(context->input(i).scalar<int64_t>()());
     const absl::Status found = FindServer(*library->device(), &request.env);
     if (!found.ok()) return request.Fail(found);
 

@@ -43,6 +43,8 @@ absl::Status TakeShape(InferenceContext* context) {
 // MonitoredSession recover, into Internal, which does not.
 
 REGISTER_OP("TfschedBackgroundCall")
+    .Input("ids: N * int64")
+    .Attr("N: int >= 0 = 0")
     .Attr("client: string")
     .Attr("f: func")
     .Output("token: int64")
@@ -50,13 +52,15 @@ REGISTER_OP("TfschedBackgroundCall")
     .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
-Launches `f(token)` over the cluster and returns at once; f goes on after the step's end.
+Launches `f(token, orders...)` over the cluster and returns at once; f goes on after the step's end.
 
 Waits until the client's previous call is done, and fails with its error if it failed. If the step fails before it passes
 TfschedJoin, f is cancelled.
 
+ids: from TfschedHandles, of the parameter servers.
 client: who trains. One call of a client is outstanding at a time.
-f: a function of one int64 scalar. Its nodes name the tasks on which they run.
+f: a function of an int64 scalar and, for each of the ids, its order: an int64 vector of the token and the id. Its nodes name
+  the tasks on which they run.
 token: one execution of f, greater than 0.
 )doc");
 
@@ -100,23 +104,25 @@ Takes a tensor out of the mailbox, waiting for its TfschedPut on the same task.
 
 REGISTER_OP("TfschedExpect")
     .Input("token: int64")
+    .Input("resources: N * resource")
+    .Attr("N: int >= 0")
     .Attr("client: string")
-    .Attr("keys: list(string)")
     .Output("expected: int64")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenInAndOut)
     .Doc(R"doc(
-From now on these keys have an update outstanding, until its TfschedNotify or the end of f on this device, in whatever way.
+From now on these variables have an update outstanding, until its TfschedNotify or the end of f on this device, in whatever
+way.
 )doc");
 
 REGISTER_OP("TfschedNotify")
     .Input("token: int64")
+    .Input("resource: resource")
     .Attr("client: string")
-    .Attr("key: string")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenIn)
     .Doc(R"doc(
-The update of `key` is applied.
+The update of the variable is applied.
 )doc");
 
 REGISTER_OP("TfschedAck")
@@ -134,13 +140,13 @@ Waits for the TfschedAck, or fails with the error of f. From here on f outlives 
 )doc");
 
 REGISTER_OP("TfschedWait")
+    .Input("resource: resource")
     .Attr("client: string")
-    .Attr("key: string")
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-Waits until no update of `key` is outstanding that was expected when it began. Fails only if its step is cancelled.
+Waits until no update of the variable is outstanding that was expected when it began. Fails only if its step is cancelled.
 )doc");
 
 REGISTER_OP("TfschedDrain")

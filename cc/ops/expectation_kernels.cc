@@ -6,7 +6,9 @@
 
 #include "cc/ops/async.h"
 #include "cc/transport/barrier.h"
+#include "cc/transport/handle_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/errors.h"
 
@@ -23,11 +25,12 @@ class ExpectKernel : public OpKernel {
   bool IsExpensive() override { return false; }
   explicit ExpectKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
-    OP_REQUIRES_OK(context, context->GetAttr("keys", &keys_));
   }
 
   void Compute(OpKernelContext* context) override {
-    const auto tickets = ProcessExpectations().Expect(client_, keys_, TokenOf(context, 0));
+    std::vector<std::string> keys;
+    for (int i = 1; i < context->num_inputs(); ++i) keys.push_back(KeyOf(tensorflow::HandleFromInput(context, i)));
+    const auto tickets = ProcessExpectations().Expect(client_, keys, TokenOf(context, 0));
     // f's part on this device has a manager of its own, which is cancelled or destroyed when the part ends, however it ends.
     const auto end = [tickets] { ProcessExpectations().End(tickets); };
     const CancelHook hook(context);
@@ -41,7 +44,6 @@ class ExpectKernel : public OpKernel {
 
  private:
   std::string client_;
-  std::vector<std::string> keys_;
 };
 
 class NotifyKernel : public OpKernel {
@@ -49,14 +51,14 @@ class NotifyKernel : public OpKernel {
   bool IsExpensive() override { return false; }
   explicit NotifyKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
-    OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
   }
 
-  void Compute(OpKernelContext* context) override { ProcessExpectations().Complete(client_, key_, TokenOf(context, 0)); }
+  void Compute(OpKernelContext* context) override {
+    ProcessExpectations().Complete(client_, KeyOf(tensorflow::HandleFromInput(context, 1)), TokenOf(context, 0));
+  }
 
  private:
   std::string client_;
-  std::string key_;
 };
 
 class WaitKernel : public AsyncOpKernel {
@@ -64,11 +66,11 @@ class WaitKernel : public AsyncOpKernel {
   bool IsExpensive() override { return false; }
   explicit WaitKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
-    OP_REQUIRES_OK(context, context->GetAttr("key", &key_));
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    const std::string client = client_, key = key_;  // this kernel may be gone when Wait returns
+    const std::string client = client_;  // this kernel may be gone when Wait returns
+    const std::string key = KeyOf(tensorflow::HandleFromInput(context, 0));
     const CancelHook hook(context);
     const auto began_us = tensorflow::Env::Default()->NowMicros();
     auto waiter = std::make_shared<Expectations::WaitWaiter>(
@@ -86,7 +88,6 @@ class WaitKernel : public AsyncOpKernel {
 
  private:
   std::string client_;
-  std::string key_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("TfschedExpect").Device(tensorflow::DEVICE_CPU), ExpectKernel);

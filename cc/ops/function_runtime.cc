@@ -141,14 +141,14 @@ absl::Status FunctionRuntime::Instantiate() {
   if (home_ == nullptr) return tensorflow::errors::Internal("tfsched: ", spec_.home, " is no device of this server.");
 
   const auto& signature = spec_.library->Find(spec_.function.name())->signature();
-  if (signature.input_arg_size() != 1) {
-    return tensorflow::errors::InvalidArgument("tfsched: the background function ", spec_.function.name(), " has ",
-                                               signature.input_arg_size(), " inputs; it must have one, the token.");
+  if (signature.input_arg_size() < 1) {
+    return tensorflow::errors::InvalidArgument("tfsched: the background function ", spec_.function.name(),
+                                               " has no input; its first must be the token.");
   }
   tensorflow::FunctionLibraryRuntime::InstantiateOptions options;
   options.target = spec_.home;
   options.is_multi_device_function = true;
-  options.input_devices = {spec_.home};
+  options.input_devices.assign(signature.input_arg_size(), spec_.home);
   options.output_devices.assign(signature.output_arg_size(), spec_.home);
   return home_->Instantiate(spec_.function.name(), tensorflow::AttrSlice(&spec_.function.attr()), options, &handle_);
 }
@@ -182,7 +182,8 @@ FunctionRuntime::Execution::Execution(std::shared_ptr<FunctionRuntime> runtime, 
   // No runner and no rendezvous: the step's own die with it. The runtime uses its pool, and its factory.
 }
 
-void FunctionRuntime::Execution::Start(const tensorflow::Tensor& argument, std::function<void(const absl::Status&)> done) {
+void FunctionRuntime::Execution::Start(std::vector<tensorflow::Tensor> arguments,
+                                       std::function<void(const absl::Status&)> done) {
   bool cancelled;
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -207,7 +208,8 @@ void FunctionRuntime::Execution::Start(const tensorflow::Tensor& argument, std::
     });
   });
   // TensorFlow holds this execution through `done`, until it has called back itself.
-  runtime_->home_->Run(options_, runtime_->handle_, {argument}, &results_, [ending, done](const absl::Status& status) {
+  arguments_ = std::move(arguments);
+  runtime_->home_->Run(options_, runtime_->handle_, arguments_, &results_, [ending, done](const absl::Status& status) {
     if (ending->Claim()) ending->Call(status);
   });
 }

@@ -28,7 +28,7 @@ namespace tfsched {
 struct FunctionSpec {
   tensorflow::WorkerEnv* env = nullptr;  // the server's, which lives as long as the process
   tensorflow::NameAttrList function;
-  std::string home;  // the device that passes the argument
+  std::string home;  // the device that passes the arguments
   int graph_def_version = 0;
   tensorflow::ConfigProto config;
   std::shared_ptr<const tensorflow::FunctionLibraryDefinition> library;
@@ -47,8 +47,8 @@ class FunctionRuntime {
    public:
     Execution(std::shared_ptr<FunctionRuntime> runtime, int64_t step_id);
 
-    // Starts it with `argument`; calls `done` once, from any thread. Once, and not after Cancel().
-    void Start(const tensorflow::Tensor& argument, std::function<void(const absl::Status&)> done);
+    // Starts it with `arguments`; calls `done` once, from any thread. Once, and not after Cancel().
+    void Start(std::vector<tensorflow::Tensor> arguments, std::function<void(const absl::Status&)> done);
 
     // Ends it early, here and on the other tasks. Before Start: it will fail there.
     void Cancel();
@@ -57,6 +57,7 @@ class FunctionRuntime {
     const std::shared_ptr<FunctionRuntime> runtime_;
     tensorflow::FunctionLibraryRuntime::Options options_;
     std::unique_ptr<tensorflow::ScopedStepContainer> container_;
+    std::vector<tensorflow::Tensor> arguments_;
     std::vector<tensorflow::Tensor> results_;
     std::mutex mu_;
     bool started_ = false;

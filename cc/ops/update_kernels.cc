@@ -44,8 +44,8 @@ void SetText(OpKernelContext* context, const std::string& text) {
   output->scalar<tstring>()() = text;
 }
 
-std::string FirstError(OpKernelContext* context) {
-  for (int i = 0; i < context->num_inputs(); ++i) {
+std::string FirstError(OpKernelContext* context, int first) {
+  for (int i = first; i < context->num_inputs(); ++i) {
     const tstring& text = context->input(i).scalar<tstring>()();
     if (!text.empty()) return std::string(text);
   }
@@ -71,12 +71,17 @@ class UpdateKernel : public OpKernel {
                                               context->device()->GetAllocator(AllocatorAttributes()),
                                               context->function_library(), properties, context->graph_def_version(), &made));
     kernel_.reset(made);
-    OP_REQUIRES(context, made->AsAsync() == nullptr && made->num_outputs() == 0 && made->num_inputs() == num_inputs(),
-                tensorflow::errors::Internal("tfsched: ", node.op(), " is no update of ", num_inputs(), " inputs."));
+    int after = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("N", &after));
+    arguments_ = num_inputs() - after;
+    OP_REQUIRES(context, made->AsAsync() == nullptr && made->num_outputs() == 0 && made->num_inputs() == arguments_,
+                tensorflow::errors::Internal("tfsched: ", node.op(), " is no update of ", arguments_, " inputs."));
   }
 
   void Compute(OpKernelContext* context) override {
-    const int count = context->num_inputs();
+    const std::string earlier = FirstError(context, arguments_);
+    if (!earlier.empty()) return SetText(context, earlier);
+    const int count = arguments_;
     std::vector<TensorValue> inputs;
     std::vector<AllocatorAttributes> attributes;
     for (int i = 0; i < count; ++i) {
@@ -104,18 +109,19 @@ class UpdateKernel : public OpKernel {
 
  private:
   std::unique_ptr<OpKernel> kernel_;
+  int arguments_ = 0;
 };
 
 class FirstErrorKernel : public OpKernel {
  public:
   using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override { SetText(context, FirstError(context)); }
+  void Compute(OpKernelContext* context) override { SetText(context, FirstError(context, 0)); }
 };
 
 class VerdictKernel : public OpKernel {
  public:
   using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override { OP_REQUIRES_OK(context, StatusOfText(FirstError(context))); }
+  void Compute(OpKernelContext* context) override { OP_REQUIRES_OK(context, StatusOfText(FirstError(context, 0))); }
 };
 
 REGISTER_KERNEL_BUILDER(Name("TfschedUpdate").Device(tensorflow::DEVICE_CPU), UpdateKernel);

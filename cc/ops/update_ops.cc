@@ -4,7 +4,9 @@
 
 REGISTER_OP("TfschedUpdate")
     .Input("inputs: Targs")
+    .Input("after: N * string")
     .Attr("Targs: list(type)")
+    .Attr("N: int >= 0 = 0")
     .Attr("node: string")
     .Output("error: string")
     .SetIsStateful()
@@ -15,7 +17,8 @@ Runs another op, one without outputs, and hands out its error instead of failing
 A failing op ends everything of its step on its task, and the step elsewhere: updates of other variables would be lost with
 it, though the step that caused them has succeeded long ago.
 
-node: the other op, a serialized NodeDef with as many inputs.
+after: errors of the updates whose results this one is made from. If one has failed this one is not run, and its error is theirs.
+node: the other op, a serialized NodeDef of the inputs.
 error: of the op, for TfschedVerdict; empty if it succeeded.
 )doc");
 

@@ -38,8 +38,10 @@ class Server : public tensorflow::GrpcServer {
  public:
   explicit Server(const tensorflow::ServerDef& def) : GrpcServer(def, tensorflow::Env::Default()) {}
 
-  absl::Status Init() {
+  // `devices`: a TensorFlow 2 program's own, which its server must serve; null for new ones.
+  absl::Status Init(tensorflow::DeviceMgr* devices) {
     tensorflow::GrpcServerOptions options;
+    options.local_device_mgr = devices;
     options.rendezvous_mgr_func = [](const tensorflow::WorkerEnv* env) { return new SchedulingRendezvousMgr(env); };
     options.worker_func = [](tensorflow::WorkerEnv* env, const tensorflow::ConfigProto& config) {
       return std::unique_ptr<tensorflow::GrpcWorker>(new Worker(env, config));
@@ -61,7 +63,7 @@ class ServerFactory : public tensorflow::ServerFactory {
   absl::Status NewServer(const tensorflow::ServerDef& def, const Options& options,
                          std::unique_ptr<tensorflow::ServerInterface>* out) override {
     auto server = std::make_unique<Server>(def);
-    absl::Status status = server->Init();
+    absl::Status status = server->Init(options.local_device_mgr);
     if (!status.ok()) return status;
     *out = std::move(server);
     return status;

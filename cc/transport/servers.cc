@@ -37,6 +37,16 @@ int CountServers() {
   return static_cast<int>(Servers().size());
 }
 
+bool IsLocal(const tensorflow::DeviceAttributes& device) {
+  std::lock_guard<std::mutex> lock(mu);
+  for (tensorflow::WorkerEnv* server : Servers()) {
+    for (const tensorflow::Device* own : server->device_mgr->ListDevices()) {
+      if (own->attributes().incarnation() == device.incarnation() && own->name() == device.name()) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status FindServer(const tensorflow::DeviceBase& device, tensorflow::WorkerEnv** env) {
   const auto* own = dynamic_cast<const tensorflow::Device*>(&device);
   if (own == nullptr) return tensorflow::errors::Internal("tfsched: the device ", device.name(), " is of no known kind.");

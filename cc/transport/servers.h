@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tensorflow/core/distributed_runtime/worker_env.h"
+#include "tensorflow/core/framework/device_attributes.pb.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/platform/status.h"
 
@@ -15,6 +16,9 @@ void AddServer(tensorflow::WorkerEnv* env);
 void RemoveServer(tensorflow::WorkerEnv* env);
 
 int CountServers();
+
+// Whether the device is one of this process's servers', by whichever name or proxy it goes in a cluster.
+bool IsLocal(const tensorflow::DeviceAttributes& device);
 
 // The server whose variables a kernel on `device` sees. Several servers may live in one process. Fails, with a sentence for
 // the user, if there is none: no server of ours, or a session that has its variables for itself.

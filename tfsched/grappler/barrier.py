@@ -10,14 +10,17 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-from tfsched.grappler import read_ahead
+from tfsched.grappler import leftovers, read_ahead
+from tfsched.grappler.clients import client_at
 from tfsched.grappler.failures import part_failures
 from tfsched.grappler.function_def import function_of
 from tfsched.grappler.graph import Edge, GraphView, cpu_of, task_of, task_suffix
 from tfsched.grappler.op_types import output_dtype
-from tfsched.grappler.touches import HANDLE_OP, Touches, Variable
-from tfsched.grappler.transfers import COMMITTED_OP, marked_between
+from tfsched.grappler.orders import take_orders
+from tfsched.grappler.touches import Touches, Variable
+from tfsched.grappler.transfers import COMMITTED_OP, HANDLES_OP, marked_between
 from tfsched.grappler.updates import Cut, find_cut
+from tfsched.grappler.variables import HANDLE_OP, is_handle_argument
 
 PREFIX = "tfsched/barrier/"
 TOKEN = "tfsched_token"
@@ -40,6 +43,7 @@ class Crossing:
       variables: those that are updated in the background.
       kept: variable -> why its update stays in the step.
       controls: names of the body's nodes that must run.
+      lists: parameter server -> names of the body's nodes for handles that a step which is a function must name to it.
     """
 
     home: str
@@ -47,6 +51,7 @@ class Crossing:
     variables: list[Variable]
     kept: dict[Variable, str]
     controls: list[str]
+    lists: dict[str, list[str]]
 
 
 def has_crossed(graph: Any) -> bool:
@@ -65,6 +70,7 @@ def cross(
     client: str,
     visible: Collection[int],
     capable: Collection[str] | None,
+    function: bool = False,
 ) -> tuple[Crossing | None, dict[Variable, str]]:
     """Cuts the step in place, if it trains.
 
@@ -90,7 +96,7 @@ def cross(
             continue
         if any(looped[number] for number in consumers):
             return None, {variable: "it is used by name inside a loop"}
-    return _Surgeon(view, touches, cut, client, capable, set(visible)).operate(), cut.kept
+    return _Surgeon(view, touches, cut, client, capable, set(visible), function).operate(), cut.kept
 
 
 def _loop_frames(view: GraphView) -> list[bool]:
@@ -110,7 +116,9 @@ class _Surgeon:
         client: str,
         capable: Collection[str] | None,
         visible: set[int],
+        function: bool,
     ):
+        self.function = function
         self.view = view
         self.graph = view.graph
         self.touches = touches
@@ -120,48 +128,33 @@ class _Surgeon:
         self.inside = set(cut.updates) | set(cut.moved)
         self.servers = sorted({view.tasks[number] for number in cut.updates})
         self.home = self._choose_home()
-        self.client = (client or "home:" + self.home).encode()
+        self.client = who_trains(client, self.home, function)
+        self.lists: dict[str, list[str]] = {}
         self.body = graph_pb2.GraphDef(versions=self.graph.versions)
         self.body.library.CopyFrom(self.graph.library)
         self.controls: list[str] = []
         self.ahead: list[read_ahead.Reader] = []
         self._taken: dict[Edge, str] = {}  # tensor of the step -> the node of the body that has it
         self._copies: dict[int, Any] = {}  # node of the step -> its copy in the body
+        # The one that is used: what is not needed must not become so.
+        self.handles = {variable: touches.handle(consumers[0], variable, view) for variable, consumers in touches.by.items()}
 
     def operate(self) -> Crossing:
         self.ahead = read_ahead.find_readers(self.view, self.touches, self.cut.updates, self.visible, self.capable)
         variables = list(dict.fromkeys(v for number in self.cut.updates for v in self.touches.of[number]))
         # The body first: it copies what the step then loses.
         self._build_body(variables)
-        gates = self._add_waits()
-        token = self._add_call(gates)
+        token = self._add_call(self._add_waits())
         join = self._add_hand_over(token)
         if self.ahead:
             committed = self._node("committed", COMMITTED_OP, self.home, [], client=self.client)
             for reader in self.ahead:
                 read_ahead.replace_read(self.view, reader, self.client, committed, PREFIX)
-        self._leave_no_ops(join)
-        return Crossing(self.home, self.body, variables, self.cut.kept, self.controls)
-
-    def _leave_no_ops(self, join: str) -> None:
-        """Puts NoOps in the place of the updates, at home: the end of the step must not wait for news from afar.
-
-        What only gathers such NoOps follows them there.
-        """
-        view = self.view
-        left = set(self.cut.updates)
-        for number in self.cut.updates:
-            node = view.nodes[number]
-            node.op = "NoOp"
-            del node.input[:]
-            node.attr.clear()
-            node.input.append("^" + join)
-        for number in view.topological:
-            sources = list(view.inputs(number))
-            if view.nodes[number].op == "NoOp" and sources and all(source in left for source in sources):
-                left.add(number)
-        for number in left:
-            view.nodes[number].device = cpu_of(self.home)
+        left = leftovers.leave_no_ops(self.view, {*self.cut.updates, *self.cut.late}, join, self.home)
+        if self.function:  # nobody prunes it any more, and groups are made before it comes here
+            leftovers.part_groups(self.view, left, self.visible, join)
+            leftovers.remove(self.graph, {self.view.nodes[number].name for number in set(self.cut.moved) - left})
+        return Crossing(self.home, self.body, variables, self.cut.kept, self.controls, self.lists)
 
     def _choose_home(self) -> str:
         """The task that hands over most, and holds no variables if there is such a one."""
@@ -189,8 +182,13 @@ class _Surgeon:
     # --- the step ---
 
     def _add_waits(self) -> list[str]:
-        """A Wait in front of all that touches a variable; returns one gate a task that opens behind all of its Waits."""
-        waits: dict[str, list[str]] = {}
+        """A Wait in front of all that touches a variable.
+
+        Returns:
+          What the call has to have: from each server a gate that opens behind all of its Waits. Where the step knows
+          variables as its own arguments, their server's gate says which they are.
+        """
+        waits: dict[str, list[str]] = {task: [] for task in self.lists}
         for variable, consumers in self.touches.by.items():
             if self.capable is not None and variable.task not in self.capable:
                 continue
@@ -199,18 +197,24 @@ class _Surgeon:
                 f"wait{task_suffix(variable.task)}/{number}",
                 "TfschedWait",
                 variable.task,
-                [],
+                [self.view.nodes[self.handles[variable]].name],
                 client=self.client,
-                key=variable.key.encode(),
             )
             waits[variable.task].append("^" + wait)
             for consumer in dict.fromkeys(consumers):
                 if consumer not in self.inside:
                     self.view.nodes[consumer].input.append("^" + wait)
-        return ["^" + self._node(f"gate{task_suffix(task)}", "NoOp", task, inputs) for task, inputs in waits.items()]
+        ids, gates = [], []
+        for task, inputs in waits.items():
+            names = self.lists.get(task)
+            if names:
+                ids.append(self._node(f"handles{task_suffix(task)}", HANDLES_OP, task, [*names, *inputs], N=len(names)))
+            else:
+                gates.append("^" + self._node(f"gate{task_suffix(task)}", "NoOp", task, inputs))
+        return ids + gates
 
     def _add_call(self, gates: list[str]) -> str:
-        return self._node("call", CALL_OP, self.home, gates, client=self.client)
+        return self._node("call", CALL_OP, self.home, gates, N=len(self.lists), client=self.client)
 
     def _add_hand_over(self, token: str) -> str:
         """Mailboxes and Puts on the tasks that have something to hand over, and the Join that waits for them all."""
@@ -267,22 +271,29 @@ class _Surgeon:
         argument.attr["dtype"].type = types_pb2.DT_INT64
         expects: dict[str, str] = {}
         for task in self.servers:
-            keys = [variable.key.encode() for variable in variables if variable.task == task]
+            mine = [variable for variable in variables if variable.task == task]
+            names = [self._handle(variable) for variable in mine]
+            inputs = [TOKEN, *names]
             expects[task] = self._node(
-                f"expect{task_suffix(task)}", "TfschedExpect", task, [TOKEN], body=True, client=self.client, keys=keys
+                f"expect{task_suffix(task)}", "TfschedExpect", task, inputs, body=True, client=self.client, N=len(names)
             )
+            arguments = [self.view.nodes[self.handles[one]].name for one in mine if self._is_argument(one)]
+            if arguments:
+                self.lists[task] = arguments
         count = len(expects)
         self.controls.append(self._node("ack", "TfschedAck", self.home, [TOKEN, *expects.values()], body=True, N=count))
         for edge in self.cut.boundary:
             self._add_take(edge)
-        copied: set[int] = set()
         for number in [*self.cut.moved, *self.cut.updates]:
             for edge in self.view.data_inputs[number]:
                 source = edge.source
-                if source not in self.inside and edge not in self._taken and source not in copied:
-                    copied.add(source)
+                if source not in self.inside and edge not in self._taken and source not in self._copies:
                     self._copy(source, self.view.tasks[number])
             self._copy(number, self.view.tasks[number])
+        readers: dict[int, list[str]] = {}  # update -> the reads that must see what it wrote, and nothing newer
+        for read, update in self.cut.late.items():
+            self._copies[read].input.append("^" + self._copies[update].name)
+            readers.setdefault(update, []).append("^" + self._copies[read].name)
         for number in self.cut.updates:
             node = self._copies[number]
             task = self.view.tasks[number]
@@ -292,16 +303,15 @@ class _Surgeon:
                 node.attr["use_locking"].b = True
             sent = self._send_ahead(number, expects[task])
             for variable in dict.fromkeys(self.touches.of[number]):
-                after = sent.get(variable, ["^" + node.name])
+                after = [*sent.get(variable, ["^" + node.name]), *readers.get(number, ())]
                 self.controls.append(
                     self._node(
                         f"notify{task_suffix(task)}/{len(self.controls)}",
                         "TfschedNotify",
                         task,
-                        [expects[task], *after],
+                        [expects[task], self._handle(variable), *after],
                         body=True,
                         client=self.client,
-                        key=variable.key.encode(),
                     )
                 )
 
@@ -311,16 +321,23 @@ class _Surgeon:
         for number, reader in enumerate(self.ahead):
             if reader.variable not in self.touches.of[update]:
                 continue
-            handle = self.view.data_inputs[reader.read][0].source
-            if handle not in self._copies:
-                self._copy(handle, reader.variable.task)
-            names = (self._copies[handle].name, expected, self._copies[update].name)
+            names = (self._handle(reader.variable), expected, self._copies[update].name)
             ahead, stock = read_ahead.add_to_body(
                 self.body, self.view, reader, names, self.client, f"{PREFIX}ahead/{number}/"
             )
             sent.setdefault(reader.variable, []).append("^" + ahead)
             self.controls.append(stock)
         return sent
+
+    def _handle(self, variable: Variable) -> str:
+        """The body's node for the variable's handle."""
+        number = self.handles[variable]
+        if number not in self._copies:
+            self._copy(number, variable.task)
+        return str(self._copies[number].name)
+
+    def _is_argument(self, variable: Variable) -> bool:
+        return is_handle_argument(self.view.nodes[self.handles[variable]])
 
     def _add_take(self, edge: Edge) -> None:
         source = self.view.nodes[edge.source]
@@ -354,12 +371,13 @@ class _Surgeon:
             text = self._taken.get(edge)
             node.input.append(text if text is not None else _tensor(self.view.nodes[edge.source].name, edge.port))
         for control in self.view.control_inputs[number]:
-            if control in self.inside:
+            if control in self.inside and control != self.cut.late.get(number):
                 node.input.append("^" + self.view.nodes[control].name)
 
 
 def finish(graph: Any, crossing: Crossing) -> None:
     """Adds the body, which may have been rewritten since, to the graph's library as the function that the step calls."""
+    arguments = [TOKEN, *take_orders(crossing.body, TOKEN, crossing.lists, PREFIX)]
     crossing.controls.append(part_failures(crossing.body, crossing.home, PREFIX))
     (call,) = (node for node in graph.node if node.op == CALL_OP)
     text = crossing.body.SerializeToString(deterministic=True)
@@ -372,11 +390,20 @@ def finish(graph: Any, crossing: Crossing) -> None:
         for position, source in enumerate(node.input):
             if source == old:
                 node.input[position] = call.name
-    function = function_of(crossing.body, name, TOKEN, TOKEN, crossing.controls)
+    function = function_of(crossing.body, name, arguments, TOKEN, crossing.controls)
     graph.library.function.append(function)
 
 
-def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str, fetches: Collection[int]) -> bool:
+def who_trains(client: str, home: str, function: bool) -> bytes:
+    """What the barrier's ops of one trainer share."""
+    if function:
+        return client_at(client, home).encode()
+    return (client or "home:" + home).encode()
+
+
+def begin_with_drain(
+    view: GraphView, needed: list[bool], client: str, home: str, fetches: Collection[int], function: bool = False
+) -> bool:
     """Makes a step that trains nothing wait for the client's updates, in place: it sees the last finished step's values.
 
       before                              after
@@ -392,7 +419,7 @@ def begin_with_drain(view: GraphView, needed: list[bool], client: str, home: str
     first = {number for number in first if not looped[number]}
     if not first:
         return False
-    who = (client or "home:" + home).encode()
+    who = who_trains(client, home, function)
     drain = view.graph.node.add(name=f"{PREFIX}drain/{_digest(who)}", op=DRAIN_OP, device=cpu_of(home))
     drain.attr["client"].s = who
     drain.attr["timeout_ms"].i = 0

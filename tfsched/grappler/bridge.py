@@ -82,10 +82,11 @@ def _run(data: int, size: int, sink: int) -> int:
         keep = list(request.collection_def["keep"].node_list.value)
         feeds = list(request.collection_def["feed"].node_list.value)
         capable = {task_of(device) for device in request.collection_def["capable"].node_list.value}
+        local = {task_of(device) for device in request.collection_def["local"].node_list.value}
         home = _HOMES.get(client, "")
         try:
             options = Options.from_parameters(parameters)
-            graph, report = rewrite(request.graph_def, options, fetches, keep, feeds, capable, client, home)
+            graph, report = rewrite(request.graph_def, options, fetches, keep, feeds, capable, client, home, local)
         except Exception as error:  # whatever it is, the step must run as if we were not there
             _note_error(error, strict)
             if not strict:

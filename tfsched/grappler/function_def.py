@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.core.framework import function_pb2
+from tensorflow.core.framework import function_pb2, types_pb2
 
 from tfsched.errors import TfschedError
 from tfsched.grappler.graph import split_input
 from tfsched.grappler.op_types import op_def
 
 
-def function_of(body: Any, name: str, argument: str, result: str, controls: list[str]) -> Any:
-    """A function of one scalar int64 with one output.
+def function_of(body: Any, name: str, arguments: list[str], result: str, controls: list[str]) -> Any:
+    """A function of int64 tensors with one output of that type.
 
     Args:
       body: a GraphDef; its nodes keep their devices.
       name: the function's name.
-      argument: name of the Placeholder in ``body`` that stands for the argument.
+      arguments: names of the Placeholders in ``body`` that stand for the arguments.
       result: name of the node whose first output the function returns.
       controls: names of the nodes that have to run although nothing that is returned depends on them.
 
@@ -28,9 +28,9 @@ def function_of(body: Any, name: str, argument: str, result: str, controls: list
     signature = function.signature
     signature.name = name
     signature.is_stateful = True
-    for args, arg_name in ((signature.input_arg, argument), (signature.output_arg, "result")):
-        arg = args.add(name=_identifier(arg_name))
-        arg.type = _argument_type(body, argument)
+    for argument in arguments:
+        signature.input_arg.add(name=_identifier(argument), type=_argument_type(body, argument))
+    signature.output_arg.add(name="result", type=types_pb2.DT_INT64)
     # Inlined, it would be part of the step again.
     function.attr["_noinline"].b = True
     nodes = {node.name: node for node in body.node}
@@ -40,20 +40,20 @@ def function_of(body: Any, name: str, argument: str, result: str, controls: list
         source, port = split_input(text)
         if port < 0:
             return text
-        if source == argument:
-            return _identifier(argument)
+        if source in arguments:
+            return _identifier(source)
         if source not in outputs:
             outputs[source] = _outputs(nodes[source], body.library)
         output, index = outputs[source][port]
         return f"{source}:{output}:{index}"
 
     for node in body.node:
-        if node.name == argument:
+        if node.name in arguments:
             continue
         copy = function.node_def.add()
         copy.CopyFrom(node)
         del copy.input[:]
-        copy.input.extend(tensor(text) for text in node.input if text != "^" + argument)
+        copy.input.extend(tensor(text) for text in node.input if text[1:] not in arguments or text[0] != "^")
     function.ret["result"] = tensor(result)
     for number, control in enumerate(controls):
         signature.control_output.append(f"control_{number}")

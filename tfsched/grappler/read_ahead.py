@@ -14,6 +14,7 @@ from tfsched.grappler.shapes import full
 from tfsched.grappler.touches import Touches, Variable
 from tfsched.grappler.transfers import READ_PREFIX
 from tfsched.grappler.updates import nesting
+from tfsched.grappler.variables import dtype_of, shape_of
 
 # A value of so few bytes is as quick as the marker that would stand for it, and sending it ahead would be one transfer more.
 SMALL_BYTES = 8192
@@ -51,11 +52,11 @@ def find_readers(
     handles = {variable: number for number, variable in touches.handles.items()}
     readers = []
     for variable, consumers in touches.by.items():
-        attrs = view.nodes[handles[variable]].attr
-        shape = full(attrs["shape"].shape)
+        handle = view.nodes[handles[variable]]
+        shape = full(shape_of(handle))
         if variable not in updated or not shape or 0 in shape:  # a marker must not be mistaken for a value
             continue
-        if math.prod(shape) * dtypes.as_dtype(attrs["dtype"].type).size <= SMALL_BYTES:
+        if math.prod(shape) * dtypes.as_dtype(dtype_of(handle)).size <= SMALL_BYTES:
             continue
         for number in consumers:
             node = view.nodes[number]
@@ -96,7 +97,7 @@ def replace_read(view: GraphView, reader: Reader, client: bytes, committed: str,
         one.attr["dtype"].type = dtype
         one.attr["client"].s = client
         one.attr["key"].s = reader.key(view)
-    select.attr["shape"].shape.CopyFrom(view.nodes[view.data_inputs[reader.read][0].source].attr["shape"].shape)
+    select.attr["shape"].shape.CopyFrom(shape_of(view.nodes[view.data_inputs[reader.read][0].source]))
     for consumer in dict.fromkeys(view.consumers[reader.read]):
         for position, edge in enumerate(view.data_inputs[consumer]):
             if edge.source == reader.read:

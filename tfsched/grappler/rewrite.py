@@ -11,6 +11,7 @@ from tfsched import ordering as orderings
 from tfsched._options import Options
 from tfsched.errors import TfschedError
 from tfsched.grappler import barrier, dags, partition, proxies, pushes, ranks
+from tfsched.grappler.clients import home_of_function, is_function
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
 from tfsched.grappler.variables import VariableKey
@@ -64,6 +65,7 @@ def rewrite(
     capable: Collection[str] | None = None,
     client: str = "",
     home: str = "",
+    local: Collection[str] = (),
 ) -> tuple[Any | None, Report]:
     """Moves updates behind the step's end where the options say so, and orders the transfers of a placed graph.
 
@@ -79,6 +81,7 @@ def rewrite(
       client: who trains, for background updates: sessions of one client see each other's last finished step. "" stands for
         the task that runs the updates.
       home: where the client's updates run in the background, if an earlier graph made it so.
+      local: the tasks of this process. A function's updates run where it does, so it needs no earlier graph to know.
 
     Returns:
       The rewritten GraphDef, or None where there is nothing to do, and the report.
@@ -95,7 +98,7 @@ def rewrite(
     graph = bare
     crossing = None
     if not options.barrier and not barrier.has_crossed(graph):
-        crossing = _cross(GraphView(graph), step, client, home, report)
+        crossing = _cross(GraphView(graph), step, client, home, local, report)
         changed = changed or crossing is not None or report.drains
     plan = load_plan(options.plan) if options.plan else None
     if options.ordering != "none" and is_placed(graph):
@@ -128,18 +131,26 @@ class _Step:
         return {view.index[name] for name in (split_input(text)[0] for text in names) if name in view.index}
 
 
-def _cross(view: GraphView, step: _Step, client: str, home: str, report: Report) -> barrier.Crossing | None:
+def _cross(
+    view: GraphView, step: _Step, client: str, home: str, local: Collection[str], report: Report
+) -> barrier.Crossing | None:
     """Cuts a training step in place; makes any other begin with a drain, once there is something to wait for."""
     needed = step.needed(view)
     fetched, kept, fed = (step.numbers(view, names) for names in (step.fetches, step.keep, step.feeds))
-    crossing, reasons = barrier.cross(view, needed, client, fetched | kept | fed, step.capable)
+    function = is_function(view.graph)
+    # A function keeps what has effects: that shall run, but nobody looks at what it puts out.
+    visible = fetched | fed if function else fetched | kept | fed
+    crossing, reasons = barrier.cross(view, needed, client, visible, step.capable, function)
     report.kept = {variable.name: reason for variable, reason in reasons.items()}
     if crossing is not None:
         report.crossing = [variable.name for variable in crossing.variables]
         report.home = crossing.home
-    elif home:
-        report.drains = barrier.begin_with_drain(view, needed, client, home, (fetched | kept) - fed)
-    return crossing
+        return crossing
+    if function:
+        home = home_of_function(view, local)
+    if home:
+        report.drains = barrier.begin_with_drain(view, needed, client, home, (fetched | kept) - fed, function)
+    return None
 
 
 def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan | None, report: Report) -> bool:

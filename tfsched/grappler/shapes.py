@@ -9,7 +9,7 @@ from typing import Any
 from tfsched.grappler.graph import GraphView
 from tfsched.grappler.op_types import op_def
 from tfsched.grappler.transfers import Transfer
-from tfsched.grappler.variables import PASSING_ON, READS, REFERENCES, is_update, variable_behind
+from tfsched.grappler.variables import PASSING_ON, READS, REFERENCES, is_update, shape_of, variable_behind
 
 Shape = tuple[int, ...]
 
@@ -70,7 +70,7 @@ class Shapes:
             return None  # a marker may stand in for the value
         if op in READS:
             variable = variable_behind(view, number)
-            return None if variable is None else full(view.nodes[variable].attr["shape"].shape)
+            return None if variable is None else full(shape_of(view.nodes[variable]))
         if port != 0:
             return None
         if op in _UNARY:
@@ -88,7 +88,7 @@ class Shapes:
             op = view.nodes[number].op
             if self._takes_gradient(number, position):
                 variable = variable_behind(view, view.data_inputs[number][0].source)
-                shape = None if variable is None else full(view.nodes[variable].attr["shape"].shape)
+                shape = None if variable is None else full(shape_of(view.nodes[variable]))
             elif op in _UNARY or op == "AddN" or (op in _BINARY and self._is_scalar(number, 1 - position, depth)):
                 shape = self._wanted_by(_readers(view, number), depth - 1)
             else:

@@ -16,6 +16,8 @@ PROXY_OP = "TfschedProxy"
 READ_PREFIX = "tfsched/barrier/read/"
 # What such a read takes besides its variable: there when the step begins, and never late (docs/barrier.md).
 COMMITTED_OP = "TfschedCommitted"
+# What a function's step tells its background call (orders.py).
+HANDLES_OP = "TfschedHandles"
 SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
 
 # Why a transfer is left alone where an ordering of what exists at the start of the step has no say.
@@ -115,7 +117,7 @@ def _classify(view: GraphView, transfers: list[Transfer]) -> None:
         transfer.copy = is_ref or sees_reference(view, transfer.source)
         if transfer.dtype in _NOT_FLAT:
             transfer.keep = "not a flat tensor"
-        elif node.op == COMMITTED_OP:
+        elif node.op in (COMMITTED_OP, HANDLES_OP):
             transfer.keep = "the scheduler's own"
         elif node.op in _CONSTANTS:
             transfer.keep = "a constant"  # Grappler may yet move it to the receiver

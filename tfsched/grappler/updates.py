@@ -9,10 +9,12 @@ from tensorflow.core.framework import types_pb2
 
 from tfsched.grappler.graph import Edge, GraphView
 from tfsched.grappler.op_types import op_def, output_dtype
-from tfsched.grappler.touches import HANDLE_OP, READS, Touches, Variable
+from tfsched.grappler.touches import READS, Touches, Variable
 from tfsched.grappler.transfers import FORKS, JOINS, sees_reference
+from tfsched.grappler.variables import is_handle
 
 _CONSTANTS = {"Const", "HostConst"}
+_USED_AFTER = "its value is used after the update"
 _ASSIGNS = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
 
 # What no mailbox can hold: handles and boxed values belong to the step.
@@ -51,12 +53,14 @@ class Cut:
     Attributes:
       updates: numbers of the update ops that move.
       moved: numbers of the ops that move with them: they run on the updates' tasks after a transfer, and only for updates.
+      late: of those the numbers of the reads that see what an update has written -> the update.
       boundary: the tensors that the step hands over, in topological order.
       kept: variable -> why its update stays in the step. Variables that no crossing could help are not named.
     """
 
     updates: list[int]
     moved: list[int]
+    late: dict[int, int]
     boundary: list[Edge]
     kept: dict[Variable, str]
 
@@ -92,6 +96,7 @@ class _Search:
         self.capable = capable
         self.kept: dict[Variable, str] = {}
         self.conditional = nesting(view)
+        self.late: dict[int, int] = {}  # read of a variable behind its update -> the update
         self.trained = self._after_a_read()
 
     def run(self) -> Cut:
@@ -104,6 +109,9 @@ class _Search:
             moved = self._region(updates)
             remaining = [n for n in updates if self._crosses(n, moved)]
             if remaining == updates:
+                seen = {update for read, update in self.late.items() if read not in moved}
+                remaining = [n for n in updates if not self._keep(n, _USED_AFTER if n in seen else "")]
+            if remaining == updates:
                 remaining = [n for n in updates if not self._keep(n, self._boundary_fault(n, updates, moved))]
             if remaining == updates:
                 remaining = self._without_awaited(updates, moved)
@@ -111,7 +119,8 @@ class _Search:
                 break
             updates = remaining
         boundary = self._boundary(updates, moved)
-        return Cut(updates, [n for n in self.view.topological if n in moved], boundary, self.kept)
+        late = {read: update for read, update in self.late.items() if read in moved}
+        return Cut(updates, [n for n in self.view.topological if n in moved], late, boundary, self.kept)
 
     def _after_a_read(self) -> list[bool]:
         """Per node: whether it depends on the value of a variable of another task, so that it belongs to training."""
@@ -124,7 +133,26 @@ class _Search:
                     reads[number] = reads[number] or reads[edge.source]
                     other = view.tasks[edge.source] != view.tasks[number]
                     crossed[number] = crossed[number] or crossed[edge.source] or (other and reads[edge.source])
+            crossed[number] = crossed[number] or any(crossed[update] for update in self._updates_before(number))
         return crossed
+
+    def _updates_before(self, number: int) -> list[int]:
+        """If the node reads a variable: the updates of the variable that it certainly follows, by control edges alone."""
+        view, touches = self.view, self.touches.of
+        if number not in touches or view.nodes[number].op not in READS:
+            return []
+        found, seen, stack = [], {number}, [number]
+        while stack:
+            for source in view.control_inputs[stack.pop()]:
+                if source in seen:
+                    continue
+                seen.add(source)
+                if is_dense_update(view.nodes[source].op):
+                    if set(touches[number]).intersection(touches.get(source, ())):
+                        found.append(source)
+                elif view.nodes[source].op == "NoOp":
+                    stack.append(source)
+        return found
 
     def _wanted(self, number: int) -> bool:
         """Whether the update waits for another task's computation: others need no help and are never spoken of."""
@@ -174,38 +202,52 @@ class _Search:
             writers = [n for n in self.touches.by[variable] if view.nodes[n].op not in READS]
             if len(writers) > 1:
                 return "the step writes it more than once"
-        if self._used_after(number, set(variables)):
-            return "its value is used after the update"
+        late = self._used_after(number, set(variables))
+        if not all(self._may_follow(read) for read in late):
+            return _USED_AFTER
+        self.late.update(dict.fromkeys(late, number))
         return ""
 
-    def _used_after(self, number: int, variables: set[Variable]) -> bool:
-        """Whether something that runs after the update sees one of its variables."""
-        seen, stack = {number}, [number]
+    def _used_after(self, number: int, variables: set[Variable]) -> list[int]:
+        """What runs after the update and touches one of its variables."""
+        found, seen, stack = [], {number}, [number]
         while stack:
             for consumer in self.view.consumers[stack.pop()]:
                 if consumer in seen or not self.needed[consumer]:
                     continue
                 if variables.intersection(self.touches.of.get(consumer, ())):
-                    return True
+                    found.append(consumer)
                 seen.add(consumer)
                 stack.append(consumer)
-        return False
+        return found
+
+    def _may_follow(self, number: int) -> bool:
+        """Whether the node is a read that can move behind its variable's update, if all that it is read for moves too."""
+        view = self.view
+        if view.nodes[number].op != "ReadVariableOp" or number in self.visible or self.conditional[number]:
+            return False
+        return all(variable.task == view.tasks[number] for variable in self.touches.of[number])
 
     def _region(self, updates: list[int]) -> set[int]:
         """What moves with the updates."""
         view = self.view
         tasks = {view.tasks[number] for number in updates}
         inside = set(updates)
+        reads = {read for read, update in self.late.items() if update in inside}
         for number in reversed(view.topological):
             if not self.needed[number] or number in inside or view.tasks[number] not in tasks:
                 continue
             consumers = [c for c in view.consumers[number] if self.needed[c]]
-            if consumers and all(c in inside for c in consumers) and self._movable(number):
+            if number in reads:  # a NoOp will follow the hand-over instead
+                consumers = [c for c in consumers if view.nodes[c].op != "NoOp"]
+            if consumers and all(c in inside for c in consumers) and (number in reads or self._movable(number)):
                 inside.add(number)
         late: set[int] = set()  # of these only what waits for a transfer: the rest can be done in the step
         for number in view.topological:
             if number in inside and any(
-                edge.source in late or (edge.source >= 0 and view.tasks[edge.source] != view.tasks[number])
+                number in reads
+                or edge.source in late
+                or (edge.source >= 0 and view.tasks[edge.source] != view.tasks[number])
                 for edge in view.data_inputs[number]
                 if edge.source >= 0 and view.nodes[edge.source].op not in _CONSTANTS
             ):
@@ -216,7 +258,7 @@ class _Search:
         node = self.view.nodes[number]
         if number in self.visible or self.conditional[number] > 0 or number in self.touches.of:
             return False
-        if node.op in _CONSTANTS or node.op == HANDLE_OP:
+        if node.op in _CONSTANTS or is_handle(node):
             return False
         if node.op in FORKS or node.op in JOINS or node.op in ("NextIteration", "RefNextIteration", "LoopCond"):
             return False
@@ -275,7 +317,7 @@ class _Search:
         inside = set(updates) | moved
         awaited: set[int] = set()
         stack = [edge.source for edge in self._boundary(updates, moved)]
-        stack += [source for number in updates for source in self.view.control_inputs[number] if source not in inside]
+        stack += [source for number in inside for source in self.view.control_inputs[number] if source not in inside]
         seen = set(stack)
         while stack:
             for source in self.view.inputs(stack.pop()):

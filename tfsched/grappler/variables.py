@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from tensorflow.core.framework import tensor_shape_pb2, types_pb2
 
 from tfsched.grappler.graph import GraphView
 from tfsched.grappler.op_types import op_def
@@ -12,7 +15,7 @@ VariableKey = tuple[str, str]
 
 # Reference variables are their own reads.
 REFERENCES = {"Variable", "VariableV2"}
-HANDLES = {"VarHandleOp"}
+HANDLE_OP, ARGUMENT_OP = "VarHandleOp", "_Arg"
 
 # What puts out a variable's whole value, from its handle as the first input.
 READS = {"ReadVariableOp", "TfschedRead", "TfschedReadAhead"}
@@ -24,6 +27,33 @@ PASSING_ON = {"Identity", "StopGradient", "Snapshot", "PreventGradient", "CheckN
 _UPDATE = re.compile(
     r"(Resource)?(Sparse)?Apply[A-Z]|Assign((Add|Sub)?VariableOp|Add|Sub)?$|(Resource)?Scatter(?!Nd$|NdNon)[A-Z]"
 )
+
+
+def is_handle(node: Any) -> bool:
+    """Whether the node puts out a resource variable's handle: makes it, or is the argument of a function that has it."""
+    return node.op == HANDLE_OP or is_handle_argument(node)
+
+
+def is_handle_argument(node: Any) -> bool:
+    """Whether the node is the argument of a function by which it is given a resource variable."""
+    if node.op != ARGUMENT_OP or node.attr["T"].type != types_pb2.DT_RESOURCE:
+        return False
+    return len(node.attr["_handle_dtypes"].list.type) == 1  # iterators, tables and the like have none
+
+
+def dtype_of(node: Any) -> int:
+    """The DataType number of the variable behind a node of a handle or a reference."""
+    if node.op == ARGUMENT_OP:
+        return int(node.attr["_handle_dtypes"].list.type[0])
+    return int(node.attr["dtype"].type)
+
+
+def shape_of(node: Any) -> Any:
+    """The TensorShapeProto of the variable behind a node of a handle or a reference."""
+    if node.op == ARGUMENT_OP:
+        shapes = node.attr["_handle_shapes"].list.shape
+        return shapes[0] if len(shapes) == 1 else tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
+    return node.attr["shape"].shape
 
 
 def is_update(op: str) -> bool:
@@ -44,7 +74,7 @@ def variable_behind(view: GraphView, number: int) -> int | None:
     while number >= 0 and number not in seen:
         seen.add(number)
         op = view.nodes[number].op
-        if op in HANDLES or op in REFERENCES:
+        if op in REFERENCES or is_handle(view.nodes[number]):
             return number
         if op not in PASSING_ON and (op not in READS or read):
             return None
@@ -54,6 +84,7 @@ def variable_behind(view: GraphView, number: int) -> int | None:
 
 
 def key_of(view: GraphView, variable: int) -> VariableKey:
-    """The key of a variable's node: its task, and its shared name or else its own."""
+    """The key of a variable's node: its task, and its shared name or else its own (an argument has none but its own)."""
     node = view.nodes[variable]
-    return view.tasks[variable], node.attr["shared_name"].s.decode() or node.name
+    shared = node.attr["shared_name"].s.decode() if node.op != ARGUMENT_OP else ""
+    return view.tasks[variable], shared or node.name

@@ -100,7 +100,7 @@ def _read_joined(what: int, task: str, clear: bool) -> str:
 
     def read() -> None:
         try:
-            with tf.device(f"{task.removesuffix('/')}/device:CPU:0"):
+            with tf.device(f"{task}/device:CPU:0"):
                 answer = ops.tfsched_stats() if what == _STATS else ops.tfsched_trace(clear=clear)
             answers.append(answer.numpy().decode())
         except Exception as error:  # told by whoever waits

@@ -100,7 +100,7 @@ class Training:
                 rates.append(resources.read_variable_op(rate, tf.float32))
                 waiting = []
                 if self.client is not None:
-                    waiting = [self.ops.tfsched_wait(client=self.client, key=names[number])]
+                    waiting = [self.ops.tfsched_wait(handle, client=self.client)]
                     waits += waiting
                 with tf.control_dependencies(waiting):
                     reads.append(resources.read_variable_op(handle, tf.float32))
@@ -133,7 +133,7 @@ class Training:
             with tf.control_dependencies(waits):
                 gate = _pass("steps")[0] if self.held else tf.no_op()
             with tf.control_dependencies([gate]):
-                token = self.ops.tfsched_background_call(client=self.client, f=push)
+                token = self.ops.tfsched_background_call([], client=self.client, f=push)
             if self.unopened:
                 gradients[0] = v1.check_numerics(gradients[0] / (1.0 - self.bad), "the step's own error")
                 with tf.control_dependencies([gradients[0]]):
@@ -166,8 +166,8 @@ class Training:
             expected = {}
             for server in sorted(set(self.ps)):
                 with tf.device(server):
-                    mine = [name for name, at in zip(names, self.ps, strict=True) if at == server]
-                    expected[server] = ops.tfsched_expect(token, client=client, keys=mine)
+                    mine = [self._handle(number) for number, at in enumerate(self.ps) if at == server]
+                    expected[server] = ops.tfsched_expect(token, mine, client=client)
             with tf.device(self.home):
                 ops.tfsched_ack(token, list(expected.values()))
                 poison = ops.tfsched_take(token, T=tf.float32, key="poison", shape=[])
@@ -183,7 +183,7 @@ class Training:
                     with tf.control_dependencies(before):
                         applied = self._apply(number, self._handle(number), rate, gradient, poison)
                     with tf.control_dependencies([applied]):
-                        ops.tfsched_notify(token, client=client, key=name)
+                        ops.tfsched_notify(token, self._handle(number), client=client)
 
         return push
 

@@ -1,4 +1,4 @@
-"""Training with ParameterServerStrategy, in the coordinator's process: custom loops and tf_keras, with and without tfsched."""
+"""Training with ParameterServerStrategy in the coordinator's process: custom loops and tf_keras."""
 
 import tensorflow as tf
 
@@ -78,3 +78,26 @@ def train(task, options=None, optimizer="sgd", steps=200):
     coordinator.join()
     losses = [float(value.fetch()).hex() for value in values]
     return {"losses": losses, "variables": [variable.numpy().tobytes().hex() for variable in [*variables, *rule.variables]]}
+
+
+def fit(task, options=None, optimizer="sgd", steps=200, steps_per_execution=1):
+    """tf_keras' Model.fit; the history and every variable afterwards, as hexadecimal text."""
+    import tf_keras
+
+    strategy, _ = join(task)
+    switch(options)
+    with strategy.scope():
+        tf_keras.utils.set_random_seed(1)
+        model = tf_keras.Sequential(
+            [tf_keras.layers.Dense(_WIDTH, activation="tanh", input_shape=(_WIDTH,)) for _ in range(_LAYERS)]
+        )
+        model.compile(optimizer_of(optimizer), loss="mse", steps_per_execution=steps_per_execution)
+
+    def dataset(context=None):
+        inputs = tf.random.stateless_normal([64, _WIDTH], [1, 2])
+        return tf.data.Dataset.from_tensor_slices((inputs, tf.roll(inputs, 1, axis=1))).batch(_BATCH).repeat()
+
+    data = tf_keras.utils.experimental.DatasetCreator(dataset)
+    history = model.fit(data, epochs=4, steps_per_epoch=steps // 4, verbose=0)
+    values = [variable.numpy().tobytes().hex() for variable in [*model.variables, *model.optimizer.variables]]
+    return {"losses": [loss.hex() for loss in map(float, history.history["loss"])], "variables": values}
