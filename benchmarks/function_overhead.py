@@ -1,8 +1,8 @@
 """What tfsched costs a tf.function that needs nothing: ``python benchmarks/function_overhead.py [--calls 1000]``.
 
 A small local function, called in three ways that take turns, block by block in one process: as stock TensorFlow calls it
-(what tfsched wraps of TensorFlow is put back), with tfsched disabled, and enabled. There is no task but this one, so the pass
-has nothing to do, and the calls should take what they take without it; the traced graph has to be the same.
+(what tfsched wraps of TensorFlow is put back), with tfsched disabled, and enabled. There is no task but this one, so the
+pass has nothing to do, and calls should take what they take without it; the traced graph has to be the same.
 
 Printed: of each the median µs of a call over the blocks, that by stock's, and the median of the blocks' own ratios to
 stock's block of the same turn, so that a slow phase of the machine meets both. Exit code 1 if the graphs differ.

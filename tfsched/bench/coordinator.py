@@ -116,7 +116,7 @@ class Coordinator:
 
         Returns:
             `block_s`: seconds of all until the last update is applied; `finishes_s`: of the block, each worker's last
-            finish since its start; `unscheduled`: whether no transfer from a parameter server was ordered, though some should.
+            finish since its start; `unscheduled`: whether none of the parameter servers' transfers was ordered, though asked.
         """
         del fetch
         step, options = self._functions[session]
