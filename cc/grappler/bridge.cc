@@ -7,6 +7,7 @@
 
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
+#include "cc/transport/op_recording.h"
 #include "cc/transport/runtime.h"
 #include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/common_runtime/local_device.h"
@@ -54,6 +55,7 @@ tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::Cluster* cluster
   for (const auto& name : item.NodesToPreserve()) keep->add_value(name);
   auto* capable = collections["capable"].mutable_node_list();
   for (const auto& name : CapableDevices(cluster)) capable->add_value(name);
+  collections["id"].mutable_node_list()->add_value(item.id);
   collections["parameters"].mutable_bytes_list()->add_value(config.SerializeAsString());
   return request;
 }
@@ -103,6 +105,10 @@ extern "C" {
 void tfsched_set_pass(tfsched_pass_fn pass) { tfsched::python_pass.store(pass); }
 
 void tfsched_put(void* sink, const char* data, size_t size) { static_cast<std::string*>(sink)->assign(data, size); }
+
+void tfsched_keep_graph(const char* key, const char* id, const char* data, size_t size) {
+  tfsched::KeepGraph(key, id, std::string(data, size));
+}
 
 void tfsched_read(int what, tfsched_take_fn take, void* context) {
   const std::string json = what == 0 ? tfsched::StatsJson() : what == 1 ? tfsched::TraceJson() : tfsched::PoliciesJson();
