@@ -51,8 +51,8 @@ def median_s(function: Callable[[], Any]) -> float:
 
 
 def main() -> None:
+    from tfsched._options import Options
     from tfsched.grappler.rewrite import rewrite
-    from tfsched.options import Options
 
     print(f"{'model':<14}{'nodes':>8}{'ordered':>9}{'ordering':>10}{'pass s':>9}{'again s':>9}   median of {RUNS}")
     for model in sys.argv[1:] or ["resnet152"]:

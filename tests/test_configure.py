@@ -8,7 +8,7 @@ import re
 import pytest
 
 import tfsched
-from tfsched.options import POLICIES
+from tfsched._options import POLICIES
 
 
 @pytest.fixture(autouse=True)

@@ -29,22 +29,22 @@ def rule(libraries: str = "", parts: str = "") -> Rule:
 # A part is a directory or a file of tfsched/; "tfsched" is the public API, that is tfsched/__init__.py. The rules are the
 # four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
 PARTS = {
-    "tfsched": rule(parts="errors version ordering options server grappler ops tracing draining"),
+    "tfsched": rule(parts="errors version ordering _options server grappler ops tracing draining"),
     "errors": rule(),
     "version": rule(),
-    "options": rule(parts="errors"),
+    "_options": rule(parts="errors"),
     "ordering": rule("numpy ortools"),
     "ops": rule("tensorflow", "errors"),
-    "grappler": rule("tensorflow absl", "ordering options ops errors"),
+    "grappler": rule("tensorflow absl", "ordering _options ops errors"),
     "server": rule("tensorflow", "grappler ops errors"),
     "draining": rule("tensorflow", "grappler errors"),
-    "tracing": rule("tensorflow", "ordering options ops errors grappler"),
+    "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
-    "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors options ordering ops tracing"),
+    "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors _options ordering ops tracing"),
     "commands": rule(
         "tensorflow tensorflow_io absl google rich yaml",
-        "tfsched errors version ordering options server grappler ops tracing bench simulator reports",
+        "tfsched errors version ordering _options server grappler ops tracing bench simulator reports",
     ),
     "cli": rule("absl", "errors version commands"),
 }

@@ -14,6 +14,7 @@ from tfsched.version import __version__
 
 if TYPE_CHECKING:
     from tfsched import ordering as ordering
+    from tfsched._options import Options as Options
     from tfsched.draining import DrainHook as DrainHook
     from tfsched.draining import drain as drain
     from tfsched.grappler.bridge import install as load
@@ -21,19 +22,20 @@ if TYPE_CHECKING:
     from tfsched.ops.configure import configure as configure
     from tfsched.ops.control import stats as stats
     from tfsched.ops.control import transfers as transfers
-    from tfsched.options import Options as Options
     from tfsched.server import PROTOCOL as PROTOCOL
     from tfsched.server import Server as Server
     from tfsched.tracing import StepTrace as StepTrace
+    from tfsched.tracing import trace_function as trace_function
     from tfsched.tracing import trace_steps as trace_steps
 
 # name -> module that defines it. A module named here is a promise to users.
 _API = {
     "PROTOCOL": "tfsched.server",
     "Server": "tfsched.server",
-    "Options": "tfsched.options",
+    "Options": "tfsched._options",
     "session_config": "tfsched.grappler.config",
     "trace_steps": "tfsched.tracing",
+    "trace_function": "tfsched.tracing",
     "StepTrace": "tfsched.tracing",
     "configure": "tfsched.ops.configure",
     "stats": "tfsched.ops.control",
@@ -58,6 +60,7 @@ __all__ = [
     "ordering",
     "session_config",
     "stats",
+    "trace_function",
     "trace_steps",
     "transfers",
 ]

@@ -7,8 +7,8 @@ from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 
 import tfsched
+from tfsched._options import Options
 from tfsched.grappler.rewrite import rewrite
-from tfsched.options import Options
 
 tf1 = tf.compat.v1
 WORKER2 = WORKER.replace("task:0", "task:1")

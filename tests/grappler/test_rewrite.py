@@ -11,10 +11,10 @@ from graphs import PS0, PS1, TASKS, WORKER, canonical, copy, random_graph, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tfsched._options import Options
 from tfsched.grappler.proxies import strip_proxies
 from tfsched.grappler.rewrite import rewrite
 from tfsched.grappler.transfers import PROXY_OP
-from tfsched.options import Options
 from tfsched.ordering import Plan
 
 tf1 = tf.compat.v1

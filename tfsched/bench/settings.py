@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tfsched._options import Options
 from tfsched.bench.errors import BenchError
 from tfsched.errors import TfschedError
-from tfsched.options import Options
 
 STOCK = "grpc"
 TFSCHED = "grpc+tfsched"  # equals tfsched.PROTOCOL, which needs the native library to import

@@ -13,11 +13,11 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
 
 from tfsched.grappler import keeping
+from tfsched._options import Options
 from tfsched.grappler.graph import task_of
 from tfsched.grappler.rewrite import explain, rewrite
 from tfsched.grappler.strict import fail_with
 from tfsched.ops import library
-from tfsched.options import Options
 
 _UNCHANGED, _CHANGED = 0, 1
 

@@ -10,11 +10,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import rewriter_config_pb2
 
+from tfsched._options import Options
 from tfsched.errors import TfschedError
 from tfsched.grappler.bridge import install
 from tfsched.grappler.closing import drain_at_close
 from tfsched.grappler.rewrite import load_plan
-from tfsched.options import Options
 
 OPTIMIZER = "tfsched"
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tensorflow.core.framework import types_pb2
 
+from tfsched._options import Options
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.proxies import add_sender, redirect, unused_name
 from tfsched.grappler.ranks import Cut, Ranked
 from tfsched.grappler.shapes import Shape, Shapes
 from tfsched.grappler.transfers import MERGE_OP, SPLIT_OP, Transfer
-from tfsched.options import Options
 from tfsched.ordering import Plan
 
 # Every chunk costs a request and an answer. Tensors that would need more chunks leave in larger ones.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tfsched._options import Options
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.ranks import Ranked
 from tfsched.grappler.transfers import MERGE_OP, PROXY_OP, SPLIT_OP, Transfer, tensor_name
-from tfsched.options import Options
 
 PREFIX = "tfsched/proxy/"
 

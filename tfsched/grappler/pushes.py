@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from tfsched._options import Options
 from tfsched.grappler import partition, proxies, ranks
 from tfsched.grappler.graph import GraphView
 from tfsched.grappler.op_types import has_ref_input
 from tfsched.grappler.ranks import Ranked
 from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers
 from tfsched.grappler.variables import VariableKey, is_stateless, is_update, key_of, variable_behind
-from tfsched.options import Options
 from tfsched.ordering import Plan
 
 # Policies that never wait for a rank that is missing.

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from tfsched import ordering as orderings
+from tfsched._options import Options
 from tfsched.errors import TfschedError
 from tfsched.grappler import barrier, dags, partition, proxies, pushes, ranks
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
 from tfsched.grappler.variables import VariableKey
-from tfsched.options import Options
 from tfsched.ordering import Plan
 
 # (sender, receiver) -> the ordered transfers between them, the first to go first.

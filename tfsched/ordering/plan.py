@@ -17,7 +17,7 @@ FORMAT = "tfsched-plan/1"
 _PLAN_KEYS = ("format", "algorithm", "transfers", "metadata")
 _ENTRY_KEYS = ("name", "priority", "partition_bytes")
 
-# As tfsched.options.MIN_PARTITION_BYTES, which this part cannot see.
+# As tfsched._options.MIN_PARTITION_BYTES, which this part cannot see.
 MIN_PARTITION_BYTES = 4096
 
 _N = TypeVar("_N", int, float)
