@@ -15,8 +15,8 @@ bool StartOpRecording(int64_t limit_s);
 // Ends the recording: a line for each op, "start_ns\tduration_ns\tnode name:op type". "" if there is none.
 std::string StopOpRecording();
 
-// Graphs that the pass has seen, for a trace to fetch. `id` tells graphs of one trace apart: a later one takes an earlier one's
-// place. The oldest traces are forgotten: nobody may ever come for them.
+// Graphs that the pass has seen, for a trace to fetch. `id` tells graphs of one trace apart: a later one takes an earlier
+// one's place. The oldest traces are forgotten: nobody may ever come for them.
 void KeepGraph(const std::string& key, const std::string& id, std::string graph);
 std::vector<std::string> TakeGraphs(const std::string& key);
 

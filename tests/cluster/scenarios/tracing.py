@@ -1,18 +1,22 @@
 """Traces of tf.functions: a coordinator in the process of a task that is no part of its cluster."""
 
-import contextlib
+import json
+import os
+import tempfile
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 WIDTH, LAYERS = 64, 6
+PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
 
 
 def connect(task, port):
-    """Makes this process the coordinator of ps 0 and worker 0; to be called once."""
+    """Makes this process the coordinator of all but its own task; to be called once."""
     import tfsched
 
-    cluster = {job: hosts[:1] for job, hosts in task.spec["cluster"].items()}
-    cluster["chief"] = [f"127.0.0.1:{port}"]
+    cluster = {**task.spec["cluster"], "chief": [f"127.0.0.1:{port}"]}
+    cluster[task.spec["job"]] = cluster[task.spec["job"]][: task.spec["index"]]
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(cluster), task_type="chief", task_id=0, rpc_layer=tfsched.PROTOCOL
     )
@@ -20,6 +24,7 @@ def connect(task, port):
     task.state["coordinator"] = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         weights = [tf.Variable(tf.random.stateless_normal([WIDTH, WIDTH], [i, 7], stddev=0.1)) for i in range(LAYERS)]
+        runs = tf.Variable(0, dtype=tf.int64)
 
     @tf.function
     def forward(x):
@@ -33,16 +38,28 @@ def connect(task, port):
             loss = forward(x)
         for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
             weight.assign_sub(0.1 * gradient)
+        runs.assign_add(1)
         return loss
 
-    task.state.update(forward=forward, train=train, weights=weights)
+    task.state.update(forward=forward, train=train, runs=runs)
 
 
-def trace(task, function="forward", steps=3, plan=""):
-    """Traces a function through the coordinator; the trace as JSON."""
+def trace(task, function="forward", steps=3, options=None, direct=False, worker=0):
+    """Traces a function, scheduled or called on the worker's device, with the options if any; the trace as JSON."""
     import tfsched
 
-    run = tfsched.trace_function(
-        task.state[function], (tf.ones([8, WIDTH]),), steps=steps, coordinator=task.state["coordinator"]
-    )
-    return run.to_json()
+    arguments = ([tf.ones([8, WIDTH])],)
+    with _scheduled_by(options):
+        if direct:
+            with tf.device(f"/job:worker/replica:0/task:{worker}"):
+                made = tfsched.trace_function(task.state[function], *arguments, steps=steps)
+        else:
+            made = tfsched.trace_function(
+                task.state[function], *arguments, steps=steps, coordinator=task.state["coordinator"], worker=worker
+            )
+    return made.to_json()
+
+
+def runs(task):
+    """How often "train" has run."""
+    return int(task.state["runs"].numpy())
