@@ -29,7 +29,7 @@ def rule(libraries: str = "", parts: str = "") -> Rule:
 # A part is a directory or a file of tfsched/; "tfsched" is the public API, that is tfsched/__init__.py. The rules are the
 # four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
 PARTS = {
-    "tfsched": rule(parts="errors version ordering _options server grappler ops tracing draining"),
+    "tfsched": rule(parts="errors version ordering _options server grappler ops tracing draining eager"),
     "errors": rule(),
     "version": rule(),
     "_options": rule(parts="errors"),
@@ -37,7 +37,8 @@ PARTS = {
     "ops": rule("tensorflow", "errors"),
     "grappler": rule("tensorflow absl", "ordering _options ops errors"),
     "server": rule("tensorflow", "grappler ops errors"),
-    "draining": rule("tensorflow", "grappler errors"),
+    "eager": rule("tensorflow absl", "errors _options grappler ops server"),
+    "draining": rule("tensorflow", "grappler eager errors"),
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from tfsched._options import Options as Options
     from tfsched.draining import DrainHook as DrainHook
     from tfsched.draining import drain as drain
+    from tfsched.eager.api import disable as disable
+    from tfsched.eager.api import enable as enable
+    from tfsched.eager.api import function as function
+    from tfsched.eager.api import options as options
+    from tfsched.eager.resolver import cluster_resolver as cluster_resolver
     from tfsched.grappler.bridge import install as load
     from tfsched.grappler.config import session_config as session_config
     from tfsched.ops.configure import configure as configure
@@ -34,6 +39,11 @@ _API = {
     "Server": "tfsched.server",
     "Options": "tfsched._options",
     "session_config": "tfsched.grappler.config",
+    "enable": "tfsched.eager.api",
+    "disable": "tfsched.eager.api",
+    "options": "tfsched.eager.api",
+    "function": "tfsched.eager.api",
+    "cluster_resolver": "tfsched.eager.resolver",
     "trace_steps": "tfsched.tracing",
     "trace_function": "tfsched.tracing",
     "StepTrace": "tfsched.tracing",
@@ -54,9 +64,14 @@ __all__ = [
     "StepTrace",
     "TfschedError",
     "__version__",
+    "cluster_resolver",
     "configure",
+    "disable",
     "drain",
+    "enable",
+    "function",
     "load",
+    "options",
     "ordering",
     "session_config",
     "stats",

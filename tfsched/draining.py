@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfsched.eager import outstanding
 from tfsched.errors import TfschedError
 from tfsched.grappler.closing import DRAINER, crosses
 
@@ -14,13 +15,14 @@ DEFAULT_TIMEOUT_S = 30.0
 _FETCH = "tfsched/drained:0"
 
 
-def drain(session: Any, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def drain(session: Any = None, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Waits until every update that the session's finished steps have caused is applied.
 
     Returns at once where nothing is outstanding, or where the session does not cross the barrier.
 
     Args:
-      session: a tf.compat.v1.Session or a MonitoredSession.
+      session: a tf.compat.v1.Session or a MonitoredSession; None waits for what this process's tf.functions have caused, on
+        every worker.
       timeout_s: how long to wait at most, in seconds.
 
     Raises:
@@ -29,6 +31,9 @@ def drain(session: Any, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """
     if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
         raise TfschedError(f"drain got a timeout of {timeout_s!r} s; give a number of seconds above 0.")
+    if session is None:
+        outstanding.drain_all(timeout_s)
+        return
     inner = session._tf_sess() if hasattr(session, "_tf_sess") else session
     if not crosses(inner._config):
         return

@@ -164,6 +164,7 @@ class Cluster:
       environment: name -> what its environment has besides this process's.
       load: names of stock tasks whose processes load tfsched all the same.
       nursery: where tasks are forked; None starts each as a program of its own.
+      coordinator: also start "chief0", which hosts no server until a scenario joins the cluster with TensorFlow 2.
       testbed: hosts named as the tasks are, on which they run; None for this machine. Not with a nursery.
     """
 
@@ -177,8 +178,9 @@ class Cluster:
         load=(),
         nursery=None,
         testbed=None,
+        coordinator=False,
     ):
-        self.names = [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)]
+        self.names = [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)] + ["chief0"] * coordinator
         self._protocols = {name: (protocols or {}).get(name, protocol) for name in self.names}
         self._environment = environment or {}
         self._load = load
@@ -186,7 +188,7 @@ class Cluster:
         self._processes = {}
         self._directory = tempfile.mkdtemp(prefix="tfsched-cluster-")
         ports = free_ports(len(self.names))
-        self._addresses = {"ps": [], "worker": []}
+        self._addresses = {"ps": [], "worker": [], **({"chief": []} if coordinator else {})}
         for name, port in zip(self.names, ports, strict=True):
             host = testbed.address(name) if testbed else "127.0.0.1"
             self._addresses[name.rstrip("0123456789")].append(f"{host}:{port}")

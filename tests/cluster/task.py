@@ -13,6 +13,7 @@ import time
 import traceback
 
 STOCK = "grpc"
+COORDINATOR = "chief"
 LEAVE = "leave"  # no scenario: the task's own end
 THREAD_S = 10  # for a thread that has answered to end
 
@@ -22,7 +23,7 @@ class Task:
 
     Attributes:
       spec: the cluster ("cluster"), this task ("job", "index") and its "protocol".
-      target: the master in this process, "grpc://127.0.0.1:port".
+      target: the master in this process, "grpc://127.0.0.1:port"; None in a coordinator.
       state: anything that later scenarios in this process need.
     """
 
@@ -38,6 +39,10 @@ class Task:
             tfsched.load()
         # Two cores are to be expected, and the order of a sum must not depend on the number of threads.
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=4)
+        if spec["job"] == COORDINATOR:  # its eager context starts a server of its own
+            self.server = self.target = None
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            return
         arguments = {"job_name": spec["job"], "task_index": spec["index"], "config": config}
         if spec["protocol"] == STOCK:
             self.server = tf.distribute.Server(spec["cluster"], protocol=STOCK, **arguments)

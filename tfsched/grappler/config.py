@@ -42,8 +42,41 @@ def session_config(options: Options | None = None, base: Any = None) -> Any:
         if not isinstance(base, type(config)):
             raise TfschedError(f"session_config got {base!r} as base; give a tf.compat.v1.ConfigProto.")
         config.CopyFrom(base)
-    if options.plan:
-        options = dataclasses.replace(options, plan=json.dumps(load_plan(options.plan).to_json()))
+    if not options.barrier:
+        if config.isolate_session_state:
+            raise TfschedError(
+                "The base config has isolate_session_state set, and updates cannot run in the background of a session with "
+                "variables of its own; clear it, or use Options(barrier=True)."
+            )
+        drain_at_close()
+    # Sessions made from one config are one trainer: they wait for each other's updates, and for nobody else's.
+    add_optimizer(config, with_plan_inside(options), uuid.uuid4().hex)
+    if is_switched_off(config):
+        raise TfschedError(
+            "The base config has rewrite_options.disable_meta_optimizer set, which turns tfsched's pass off too; clear it."
+        )
+    return config
+
+
+def with_plan_inside(options: Options) -> Options:
+    """The options with the plan's text in place of its path, for the pass may run on another machine.
+
+    Raises:
+      ValueError: the plan cannot be read.
+    """
+    if not options.plan:
+        return options
+    return dataclasses.replace(options, plan=json.dumps(load_plan(options.plan).to_json()))
+
+
+def add_optimizer(config: Any, options: Options, client: str) -> None:
+    """Writes the entry of Grappler's optimizer into a ConfigProto, in place of one that is there.
+
+    Args:
+      config: changed in place.
+      options: its plan, if any, as text.
+      client: who trains; used where the options cross the barrier.
+    """
     rewrite = config.graph_options.rewrite_options
     # Stock Grappler leaves graphs of fewer than four nodes alone.
     rewrite.min_graph_nodes = -1
@@ -52,14 +85,7 @@ def session_config(options: Options | None = None, base: Any = None) -> Any:
             del rewrite.custom_optimizers[position]
     optimizer = rewrite.custom_optimizers.add(name=OPTIMIZER)
     if not options.barrier:
-        if config.isolate_session_state:
-            raise TfschedError(
-                "The base config has isolate_session_state set, and updates cannot run in the background of a session with "
-                "variables of its own; clear it, or use Options(barrier=True)."
-            )
-        drain_at_close()
-        # Sessions made from one config are one trainer: they wait for each other's updates, and for nobody else's.
-        optimizer.parameter_map["client"].s = uuid.uuid4().hex.encode()
+        optimizer.parameter_map["client"].s = client.encode()
     for key, value in options.to_parameters().items():
         attr = optimizer.parameter_map[key]
         if isinstance(value, bool):
@@ -68,11 +94,11 @@ def session_config(options: Options | None = None, base: Any = None) -> Any:
             attr.i = value
         else:
             attr.s = value.encode()
-    if rewrite.disable_meta_optimizer:
-        raise TfschedError(
-            "The base config has rewrite_options.disable_meta_optimizer set, which turns tfsched's pass off too; clear it."
-        )
-    return config
+
+
+def is_switched_off(config: Any) -> bool:
+    """Whether the ConfigProto keeps Grappler's meta optimizer, and with it tfsched's pass, from running."""
+    return bool(config.graph_options.rewrite_options.disable_meta_optimizer)
 
 
 def optimizers(config: Any) -> list[rewriter_config_pb2.RewriterConfig.CustomGraphOptimizer]:

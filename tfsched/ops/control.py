@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import threading
 from typing import Any
 
 from tfsched.errors import TfschedError
@@ -17,8 +18,9 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
     """The scheduler's counters.
 
     Args:
-      session: a session of a cluster, or its target ("grpc://host:port"); None reads this process.
-      task: which task of the session's cluster, "/job:ps/task:0".
+      session: a session of a cluster, or its target ("grpc://host:port"); None is the cluster that this process has joined
+        with TensorFlow 2 (a ParameterServerStrategy's).
+      task: which task of the cluster, "/job:ps/task:0"; neither of both reads this process.
 
     Returns:
       ``tasks`` and ``bytes`` (ordered transfers handed to gRPC), ``bypassed_tasks`` and ``bypassed_bytes`` (untagged ones),
@@ -35,7 +37,7 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       and ``sent_ahead_missed`` (of these, asked for unchanged, and changed before); in both ``mailboxes`` (in use).
 
     Raises:
-      TfschedError: session without task or the reverse, or a task that the cluster does not have or that has no tfsched.
+      TfschedError: session without task, or a task that the cluster does not have or that has no tfsched.
     """
     return dict(json.loads(_read(_STATS, session, task, clear=False)))
 
@@ -59,12 +61,16 @@ def transfers(session: Any = None, task: str | None = None, clear: bool = False)
 
 
 def _read(what: int, session: Any, task: str | None, clear: bool) -> str:
-    if (session is None) != (task is None):
+    if task is None and isinstance(session, str) and session.startswith("/job:"):
+        session, task = None, session
+    if session is not None and task is None:
         raise TfschedError(
-            f"session is {session!r} and task is {task!r}; "
-            "give both to read a task of a cluster, or neither to read this process."
+            f"session is {session!r} and task is None; "
+            "give both to read a task of the session's cluster, or neither to read this process."
         )
-    return _read_local(what, clear) if session is None else _read_remote(what, session, str(task), clear)
+    if task is None:
+        return _read_local(what, clear)
+    return _read_joined(what, task, clear) if session is None else _read_remote(what, session, task, clear)
 
 
 def _read_local(what: int, clear: bool) -> str:
@@ -83,6 +89,34 @@ def target_of(session: Any) -> str:
         return session
     inner = session._tf_sess() if hasattr(session, "_tf_sess") else session
     return inner.sess_str.decode()
+
+
+def _read_joined(what: int, task: str, clear: bool) -> str:
+    """Reads a task of the cluster that this process's eager context has joined, by an op there."""
+    import tensorflow as tf
+
+    ops = library.load()
+    answers: list[Any] = []
+
+    def read() -> None:
+        try:
+            with tf.device(f"{task.removesuffix('/')}/device:CPU:0"):
+                answer = ops.tfsched_stats() if what == _STATS else ops.tfsched_trace(clear=clear)
+            answers.append(answer.numpy().decode())
+        except Exception as error:  # told by whoever waits
+            answers.append(error)
+
+    # An eager op has no time limit, and a task that is stopped never answers.
+    thread = threading.Thread(target=read, name="tfsched-read", daemon=True)
+    thread.start()
+    thread.join(_READ_TIMEOUT_MS / 1000)
+    answer = answers[0] if answers else f"no answer within {_READ_TIMEOUT_MS / 1000:g} s"
+    if isinstance(answer, str) and answers:
+        return answer
+    raise TfschedError(
+        f"The scheduler of task {task} cannot be read ({(str(answer).splitlines() or [''])[0]}); "
+        "name a running task of the cluster that this process has joined, whose process imports tfsched."
+    ) from None
 
 
 def _read_remote(what: int, session: Any, task: str, clear: bool) -> str:

@@ -1,0 +1,78 @@
+"""Writes options into the ConfigProto that a call of a tf.function carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfsched._options import Options
+from tfsched.grappler.config import add_optimizer, is_switched_off, with_plan_inside
+
+_SAID: set[str] = set()
+
+
+class Setting:
+    """Options in force for some calls, and who trains with them.
+
+    Attributes:
+      options: with the plan's text in place of its path.
+      client: names this process's training, for updates in the background.
+    """
+
+    def __init__(self, options: Options, client: str):
+        self.options = with_plan_inside(options)
+        self.client = client
+        self._made: dict[bytes, bytes] = {}
+
+    @property
+    def crosses(self) -> bool:
+        """Whether updates may go on when the call has returned."""
+        return not self.options.barrier
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether calls go on as if tfsched were not there."""
+        return self.options.ordering == "none" and not self.crosses
+
+    def apply(self, serialized: bytes) -> bytes:
+        """The user's serialized ConfigProto, with tfsched's optimizer in it and all else as it was."""
+        made = self._made.get(serialized)
+        if made is None:
+            made = self._made[serialized] = self._make(serialized)
+        return made
+
+    def _make(self, serialized: bytes) -> bytes:
+        base = tf.compat.v1.ConfigProto.FromString(serialized)
+        if self.does_nothing:
+            return serialized
+        if is_switched_off(base):
+            say_once(
+                "the meta optimizer is off (disable_meta_optimizer), and tfsched's pass with it: functions run unscheduled; "
+                "tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False}) turns it on."
+            )
+            return serialized
+        return bytes(function_config(self.options, self.client, base).SerializeToString(deterministic=True))
+
+
+def function_config(options: Options, client: str, base: Any = None) -> Any:
+    """A ConfigProto that has functions rewritten by tfsched; what ``session_config`` is for sessions.
+
+    Args:
+      options: what to do.
+      client: names who trains; used with ``barrier=False``.
+      base: a ConfigProto to start from; it is not changed. None means an empty one.
+    """
+    config = tf.compat.v1.ConfigProto()
+    if base is not None:
+        config.CopyFrom(base)
+    add_optimizer(config, with_plan_inside(options), client)
+    return config
+
+
+def say_once(text: str) -> None:
+    """Warns, once a process."""
+    if text not in _SAID:
+        _SAID.add(text)
+        logging.warning("tfsched: %s", text)

@@ -1,0 +1,214 @@
+"""Where updates may still be under way in the background, and waiting for them before anybody could miss one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+import time
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute.coordinator import coordinator_context
+from tensorflow.python.eager import context as context_lib
+from tensorflow.python.ops import resource_variable_ops
+
+from tfsched.eager.thread import current, unscheduled
+from tfsched.errors import TfschedError
+from tfsched.ops import library
+
+DEFAULT_TIMEOUT_S = 30.0
+_JOIN_S = 10.0  # beyond a drain's own limit, for a task that does not answer at all
+
+# Task -> the client whose function was called there with barrier=False since the task was last drained.
+tasks: dict[str, str] = {}
+_LOCK = threading.Lock()
+# Task -> how many such calls there were: a drain frees a task only if there was none meanwhile.
+_calls: dict[str, int] = {}
+
+
+def client_at(client: str, task: str) -> str:
+    """The name under which a task's updates run. The pass makes the same of its client and home."""
+    return f"{client}@{task}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _task_of(device: str) -> str | None:
+    """The task of a device's name; None if it names none."""
+    spec = tf.DeviceSpec.from_string(device)
+    if spec.job is None:
+        return None
+    return f"/job:{spec.job}/replica:{spec.replica or 0}/task:{spec.task or 0}"
+
+
+def own_task() -> str:
+    """This process, as a task of its cluster."""
+    server_def = context_lib.get_server_def()
+    if server_def is None:
+        return "/job:localhost/replica:0/task:0"
+    return f"/job:{server_def.job_name}/replica:0/task:{server_def.task_index}"
+
+
+def before_call(context: Any, inputs: Any, client: str | None) -> None:
+    """Called before a function runs: waits for what it has to see, and notes what it may leave under way.
+
+    The task where a function is called orders it behind that task's own updates. Of other tasks' it must see what its own
+    thread has called there, and outside a coordinator's closures all: there, whoever can call has seen those calls return.
+
+    Args:
+      context: the eager context.
+      inputs: the function's inputs.
+      client: who trains; None if the function ends with its updates.
+    """
+    task = _task_of(context.device_name or "") or own_task()
+    if tasks:
+        if client is None:
+            if _takes_variables(inputs):
+                drain(list(tasks))
+        elif coordinator_context.get_current_dispatch_context() is None:
+            others = [one for one in tasks if one != task]
+            if others and _takes_variables(inputs):
+                drain(others)
+    if client is not None:
+        with _LOCK:
+            tasks[task] = client
+            _calls[task] = _calls.get(task, 0) + 1
+        if current.closure is not None:
+            current.closure.client = client
+
+
+def _takes_variables(inputs: Any) -> bool:
+    """Whether any input is a resource, and so maybe a variable."""
+    return any(one.dtype == tf.resource for one in inputs)
+
+
+def calls_at(task: str) -> int:
+    """How many calls were noted for the task so far."""
+    return _calls.get(task, 0)
+
+
+def drained(task: str, calls: int) -> None:
+    """The task has been drained since its ``calls``-th call: nothing is under way there, if there was none after that."""
+    with _LOCK:
+        if _calls.get(task, 0) == calls:
+            tasks.pop(task, None)
+
+
+def drain_all(timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Waits for every task; see :func:`drain`."""
+    if tasks:
+        drain(list(tasks), timeout_s)
+
+
+def drain(which: list[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Waits until the updates of all calls that have returned on these tasks are applied.
+
+    Raises:
+      TfschedError: the time is over.
+      tf.errors.OpError: an update failed; with the update's own code.
+    """
+    errors: dict[str, BaseException | None] = {}
+    with _LOCK:
+        before = {task: (_calls.get(task, 0), tasks[task]) for task in which if task in tasks}
+
+    def wait(task: str, client: str) -> None:
+        try:
+            _drainer(task, client, timeout_s)()
+            errors[task] = None
+        except BaseException as error:
+            errors[task] = error
+
+    threads = [
+        threading.Thread(target=wait, args=(task, client), name=f"tfsched-drain-{task}", daemon=True)
+        for task, (_, client) in before.items()
+    ]
+    for thread in threads:
+        thread.start()
+    deadline_s = time.monotonic() + timeout_s + _JOIN_S
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - time.monotonic()))
+    for task, (number, _) in before.items():
+        # Where an update has failed nothing is outstanding either: its error is told, once.
+        if task in errors and not isinstance(errors[task], tf.errors.DeadlineExceededError):
+            drained(task, number)
+    for task in before:
+        error = errors.get(task, tf.errors.DeadlineExceededError(None, None, "no answer"))
+        if isinstance(error, tf.errors.DeadlineExceededError):
+            raise TfschedError(
+                f"Updates of {task} were still outstanding after {timeout_s:g} s; is a parameter server gone, or the "
+                "network slow? Give drain a longer timeout_s."
+            ) from None
+        if error is not None and not _is_gone(error):
+            raise error
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether the error says that the task itself is gone, and with it whatever was under way."""
+    if not isinstance(error, (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InvalidArgumentError)):
+        return False
+    return "background update" not in str(error)
+
+
+@functools.lru_cache(maxsize=256)
+def _drainer(task: str, client: str, timeout_s: float) -> Drainer:
+    return Drainer(task, client, timeout_s)
+
+
+class Drainer:
+    """Drains one task from here, by a function of this process whose only part on the task is the wait.
+
+    Not by an op called on the task: that would hold one of the threads that serve the task's RPCs for as long as it waits,
+    of which there may be two, and the updates that it waits for need them.
+    """
+
+    def __init__(self, task: str, client: str, timeout_s: float):
+        self._task, self._client = task, client_at(client, task)
+        self._timeout_ms = max(1, int(timeout_s * 1000))
+        self._function: Any = None
+
+    def __call__(self) -> dict[str, Any]:
+        """Waits; the task's counters (:func:`tfsched.stats`) after that.
+
+        Raises:
+          tf.errors.DeadlineExceededError: the time is over.
+          tf.errors.OpError: an update failed, or the task is gone.
+        """
+        with unscheduled(), tf.device(own_task()):
+            try:
+                if self._function is None:
+                    self._function = self._make()
+                return dict(json.loads(self._function().numpy()))
+            except tf.errors.OpError:
+                # A task that has been restarted does not know the parts of functions that it had before.
+                self._function = None
+                raise
+
+    def _make(self) -> Any:
+        ops = library.load()
+
+        @tf.function(autograph=False)
+        def tfsched_drain() -> Any:
+            with tf.device(f"{self._task}/device:CPU:0"):
+                drained = ops.tfsched_drain(client=self._client, timeout_ms=self._timeout_ms)
+                with tf.control_dependencies([drained]):
+                    return ops.tfsched_stats()
+
+        return tfsched_drain
+
+
+@functools.lru_cache(maxsize=1)
+def watch() -> None:
+    """Has this process wait, from now on, before it touches a variable outside a function while updates are under way.
+
+    A checkpoint, a summary or ``numpy()`` read variables this way, and what they read has to be of finished steps. A
+    variable's handle is what all of them ask for.
+    """
+    stock = resource_variable_ops.BaseResourceVariable.handle
+
+    def handle(self: Any) -> Any:
+        touched = tasks and not current.own and context_lib.executing_eagerly()
+        if touched and coordinator_context.get_current_dispatch_context() is None:
+            drain_all()
+        return stock.fget(self)
+
+    resource_variable_ops.BaseResourceVariable.handle = property(handle, doc=stock.__doc__)
