@@ -1,14 +1,8 @@
 """Traces of tf.functions: a coordinator in the process of a task that is no part of its cluster."""
 
-import json
-import os
-import tempfile
-
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 WIDTH, LAYERS = 64, 6
-PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
 
 
 def connect(task, port):
@@ -48,18 +42,32 @@ def trace(task, function="forward", steps=3, options=None, direct=False, worker=
     """Traces a function, scheduled or called on the worker's device, with the options if any; the trace as JSON."""
     import tfsched
 
-    arguments = ([tf.ones([8, WIDTH])],)
-    with _scheduled_by(options):
+    arguments = (task.state[function], [tf.ones([8, WIDTH])])
+    if options is not None:
+        tfsched.enable(tfsched.Options(**options))
+    try:
         if direct:
             with tf.device(f"/job:worker/replica:0/task:{worker}"):
-                made = tfsched.trace_function(task.state[function], *arguments, steps=steps)
+                made = tfsched.trace_function(*arguments, steps=steps)
         else:
-            made = tfsched.trace_function(
-                task.state[function], *arguments, steps=steps, coordinator=task.state["coordinator"], worker=worker
-            )
+            made = tfsched.trace_function(*arguments, steps=steps, coordinator=task.state["coordinator"], worker=worker)
+    finally:
+        tfsched.disable()
     return made.to_json()
 
 
 def runs(task):
     """How often "train" has run."""
     return int(task.state["runs"].numpy())
+
+
+def profile(task, directory):
+    """Takes a profile of this process, as TensorBoard's are, while "train" runs on worker 0."""
+    import tfsched
+
+    tfsched.enable()
+    try:
+        task.state["coordinator"].schedule(task.state["train"], args=(tf.ones([8, WIDTH]),))
+        task.state["coordinator"].join()
+    finally:
+        tfsched.disable()
