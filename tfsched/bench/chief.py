@@ -18,7 +18,7 @@ tf1 = tf.compat.v1
 
 
 class Chief:
-    """Answers the requests of `Cluster.call`; each is a dict with `do` and the arguments."""
+    """Answers the requests of `Cluster.call`: `do_X` those with `do` X, the rest are its arguments."""
 
     def __init__(
         self,
@@ -38,13 +38,16 @@ class Chief:
         tf1.disable_eager_execution()
         tf1.logging.set_verbosity(tf1.logging.ERROR)
 
-    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Carries out one request and returns its answer."""
-        arguments = dict(request)
-        return getattr(self, "_do_" + arguments.pop("do"))(**arguments)
-
-    def _do_build(self, graph: str, model: str, phase: str, batch: int | None, seed: int) -> dict[str, Any]:
-        """Builds graph "step", "compute" or "communication" (the last needs the first)."""
+    def do_build(
+        self,
+        graph: str,
+        model: str,
+        phase: str,
+        batch: int | None,
+        seed: int,
+        variables: list[Any] | None = None,
+    ) -> dict[str, Any]:
+        """Builds graph "step", "compute" or "communication" (the last of `variables`, or of those of the first)."""
         described = find_model(model)
         if graph == "step":
             assert batch is not None
@@ -52,7 +55,8 @@ class Chief:
         elif graph == "compute":
             built = graphs.build_compute_alone(described, phase, batch, self._workers, seed)
         else:
-            built = graphs.build_communication_alone(self._graphs["step"].variables, self._workers)
+            moved = self._graphs["step"].variables if variables is None else graphs.from_json(variables)
+            built = graphs.build_communication_alone(moved, self._workers)
         self._graphs[graph] = built
         self._initialized = {made for made in self._initialized if made[1] != graph}
         return {
@@ -69,7 +73,7 @@ class Chief:
             config.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0
         return config
 
-    def _do_open(
+    def do_open(
         self,
         session: str,
         graph: str,
@@ -90,7 +94,7 @@ class Chief:
             import tfsched
 
             config = tfsched.session_config(tfsched.Options(**options), base=config)
-        self._do_close(session)
+        self.do_close(session)
         self._sessions[session] = (
             tf1.Session(target, graph=built.graph, config=config),
             built,
@@ -99,7 +103,7 @@ class Chief:
             self._crossing.add(session)
         return {}
 
-    def _do_close(self, session: str) -> dict[str, Any]:
+    def do_close(self, session: str) -> dict[str, Any]:
         opened = self._sessions.pop(session, None)
         self._crossing.discard(session)
         if opened is not None:
@@ -113,7 +117,7 @@ class Chief:
 
             tfsched.drain(self._sessions[session][0], timeout_s=self._timeout_s)
 
-    def _do_run(self, session: str, fetch: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
+    def do_run(self, session: str, fetch: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
         """Runs `count` consecutive steps, a block.
 
         Returns:
@@ -136,7 +140,7 @@ class Chief:
         self._drain(session)
         return {"steps_s": steps_s, "block_s": time.perf_counter() - block_begin_s, "finishes_s": finishes_s}
 
-    def _do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
+    def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps of an open session and saves the plan that `algorithm` makes of them."""
         import tfsched
         import tfsched.tracing
@@ -149,7 +153,7 @@ class Chief:
         plan.save(path)
         return {"plan": path}
 
-    def _do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
+    def do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
         """Traces steps of an open session and saves the trace, the last step's background update included."""
         from tfsched.tracing.tracer import Recorder
 
@@ -161,7 +165,7 @@ class Chief:
         recorder.finish(opened).save(path)
         return {}
 
-    def _do_sample(self, session: str) -> dict[str, Any]:
+    def do_sample(self, session: str) -> dict[str, Any]:
         """Runs one step with a full trace and returns its own op times and bounds."""
         opened, built = self._sessions[session]
         metadata = tf1.RunMetadata()

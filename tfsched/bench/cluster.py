@@ -24,6 +24,7 @@ from tfsched.bench.testbed import Hosts, Testbed, wait_until
 _START_TIMEOUT_S = 180.0
 _PORTS_IN_NAMESPACE = 2222
 _LOG_LINES = 12
+_COORDINATION = "coordination"  # the host of the coordinators
 
 
 def _free_ports(count: int) -> list[int]:
@@ -41,6 +42,9 @@ class Cluster:
     The servers of all protocols live in the same processes on the same hosts, so settings of
     different protocols can take turns step by step and meet the same conditions. The numbers of threads
     are those of each worker, 0 for TensorFlow's default; parameter servers have that always.
+
+    With `coordinators` there is one more host, with a process a protocol that coordinates the workers: TensorFlow's
+    coordinator can speak to one cluster only.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Cluster:
         intra_op_threads: int = 0,
         inter_op_threads: int = 0,
         timeout_s: float = 300.0,
+        coordinators: bool = False,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
         self._link = link
@@ -60,7 +65,11 @@ class Cluster:
         self._threads = {
             "ps": {"intra_op_threads": 0, "inter_op_threads": 0},
             "worker": {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads},
+            # A function runs with the inter-op threads that its coordinator asks for.
+            "chief": {"intra_op_threads": 0, "inter_op_threads": inter_op_threads},
         }
+        # Protocol -> the process that coordinates.
+        self.coordinators = {protocol: f"coordinator{n}" for n, protocol in enumerate(protocols) if coordinators}
         self._timeout_s = timeout_s
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._buffers: dict[str, bytes] = {}
@@ -72,14 +81,17 @@ class Cluster:
         names = [f"{job}{index}" for job, index in self.tasks]
         self._logs = tempfile.mkdtemp(prefix="tfs-bench-")
         limited = self._link.kind == "netns"
-        self.hosts = Testbed(names, self._link.bandwidth_bps) if limited else Hosts(names)
+        hosts = [*names, *([_COORDINATION] if self.coordinators else [])]
+        self.hosts = Testbed(hosts, self._link.bandwidth_bps) if limited else Hosts(hosts)
         self.hosts.__enter__()
         try:
             clusters = self._addresses(names, limited)
             for (job, index), name in zip(self.tasks, names, strict=True):
-                self._start(name, job, index, clusters)
+                self._start(name, name, job, index, clusters)
+            for protocol, name in self.coordinators.items():
+                self._start(name, _COORDINATION, "chief", 0, {protocol: self._with_chief(protocol, clusters[protocol])})
             deadline_s = time.monotonic() + _START_TIMEOUT_S
-            for name in names:
+            for name in (*names, *self.coordinators.values()):
                 ready = self._receive(name, deadline_s - time.monotonic(), "start")
                 self.tensorflow = ready["tensorflow"]
         except BaseException:
@@ -100,7 +112,13 @@ class Cluster:
             clusters[protocol] = jobs
         return clusters
 
-    def _start(self, name: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:
+    def _with_chief(self, protocol: str, jobs: dict[str, list[str]]) -> dict[str, list[str]]:
+        """The cluster as its coordinator sees it; a session that the bounds use must not wait for that process."""
+        limited = self._link.kind == "netns"
+        port = _PORTS_IN_NAMESPACE + list(self.coordinators).index(protocol) if limited else _free_ports(1)[0]
+        return {**jobs, "chief": [f"{self.hosts.address(_COORDINATION)}:{port}"]}
+
+    def _start(self, name: str, host: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:
         spec = {
             "clusters": clusters,
             "job": job,
@@ -110,7 +128,7 @@ class Cluster:
         }
         with open(self._log_path(name), "wb") as log:
             self._processes[name] = self.hosts.exec(
-                name,
+                host,
                 [sys.executable, "-m", "tfsched.bench.task", json.dumps(spec)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -140,16 +158,16 @@ class Cluster:
         """The process (and process group) of a task, e.g. "ps0"."""
         return self._processes[name].pid
 
-    def call(self, timeout_s: float | None = None, **request: Any) -> dict[str, Any]:
-        """Sends a request to the chief and returns its answer; watches all tasks meanwhile."""
-        chief = self._processes["worker0"]
-        assert chief.stdin is not None
+    def call(self, timeout_s: float | None = None, to: str = "worker0", **request: Any) -> dict[str, Any]:
+        """Sends a request to worker 0 or a coordinator and returns its answer; watches all tasks meanwhile."""
+        stdin = self._processes[to].stdin
+        assert stdin is not None
         try:
-            chief.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[arg-type]
-            chief.stdin.flush()
+            stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[arg-type]
+            stdin.flush()
         except OSError:
             pass  # it died: reported below
-        return self._receive("worker0", timeout_s or self._timeout_s, request["do"])
+        return self._receive(to, timeout_s or self._timeout_s, request["do"])
 
     def _receive(self, name: str, timeout_s: float, doing: str) -> dict[str, Any]:
         stdout = self._processes[name].stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import json
 import os
 import sys
@@ -17,128 +16,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from tfsched.bench import claims as claims_module
 from tfsched.bench import report
-from tfsched.bench.batch import LARGEST
 from tfsched.bench.cluster import Cluster
+from tfsched.bench.config import BenchConfig, batch_of, block_of, check, check_settings, threads_of
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
-from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.op_times import StepSample
 from tfsched.bench.runner import Progress as Report
-from tfsched.bench.runner import Runner, check_rounds
-from tfsched.bench.settings import STOCK, TFSCHED, Setting, find_settings, for_emulated_link
-from tfsched.bench.threads import AUTO, available_cores, resolve_threads
+from tfsched.bench.runner import Runner
+from tfsched.bench.settings import STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
+from tfsched.bench.threads import available_cores
 
-# Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
-TRAIN_BLOCK = 5
-
-
-@dataclasses.dataclass
-class BenchConfig:
-    """Everything a run can be told; the defaults are those of the command line.
-
-    Attributes:
-        models: names from `MODELS`, measured one after another.
-        ps, workers: number of tasks of each job.
-        bandwidth: of each host's link and direction: "1gbit", "400mbit", "1e9", "unlimited".
-        link: "netns", "emulated", "none" or "auto".
-        phase: "forward" (inference) or "train" (with SGD).
-        settings: names from `SETTINGS`.
-        batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
-        steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
-        block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
-            for all settings, because some return from a step before its updates are applied.
-        json, plot: files to write, None for none.
-        quiet: no progress bars and no table, only files.
-        claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
-        intra_op_threads, inter_op_threads: of each worker; "auto" leaves half of the cores to the network, 0 is TensorFlow's
-            default. Parameter servers always have the default.
-        timeout_s: limit for any single request to the cluster.
-    """
-
-    models: list[str]
-    ps: int = 1
-    workers: int = 1
-    bandwidth: str = "1gbit"
-    link: str = "auto"
-    phase: str = "forward"
-    settings: list[str] = dataclasses.field(default_factory=lambda: ["vanilla", "tio", "tao"])
-    batch: str | int = "auto"
-    steps: int = 20
-    warmup: int = 3
-    block: str | int = "auto"
-    json: str | None = None
-    plot: str | None = None
-    quiet: bool = False
-    claims: bool = False
-    claims_steps: int = 200
-    seed: int = 0
-    intra_op_threads: str | int = AUTO
-    inter_op_threads: str | int = AUTO
-    timeout_s: float = 300.0
-
-
-def _batch_of(config: BenchConfig) -> int | None:
-    """The batch size, None for auto."""
-    if config.batch == "auto":
-        return None
-    try:
-        batch = int(config.batch)
-    except ValueError:
-        batch = 0
-    if not 1 <= batch <= LARGEST:
-        raise BenchError(f"batch {config.batch!r} is not usable: give auto or 1 to {LARGEST}")
-    return batch
-
-
-def _block_of(config: BenchConfig) -> int:
-    """How many consecutive steps are timed together."""
-    if config.block == "auto":
-        # The claims are about single steps.
-        single = config.phase == "forward" or config.claims
-        return 1 if single else min(TRAIN_BLOCK, config.steps)
-    try:
-        block = int(config.block)
-    except ValueError:
-        block = 0
-    if block < 1:
-        raise BenchError(f"block {config.block!r} is not usable: give auto or a number of steps")
-    if config.claims and block > 1:
-        raise BenchError(f"--claims looks at single steps, and --block is {block}: leave one of the two out")
-    return block
-
-
-def _threads(config: BenchConfig) -> tuple[int, int]:
-    """A worker's intra-op and inter-op threads."""
-    return (
-        resolve_threads("intra_op_threads", config.intra_op_threads, config.workers),
-        resolve_threads("inter_op_threads", config.inter_op_threads, config.workers),
-    )
-
-
-def _check(config: BenchConfig) -> None:
-    """Refuses at once what would only fail after minutes of measuring."""
-    if not config.models:
-        raise BenchError("no model given: give --model, for example --model mlp24")
-    for model in config.models:
-        find_model(model)
-    for flag, count in (("ps", config.ps), ("workers", config.workers)):
-        if not 1 <= count <= 64:
-            raise BenchError(f"--{flag} is {count}: give 1 to 64")
-    if config.phase not in PHASES:
-        raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
-    _threads(config)
-    _block_of(config)
-    check_rounds(config.steps, config.warmup)
-    if config.claims and report.BASELINE not in config.settings:
-        raise BenchError("--claims traces vanilla steps: add vanilla to --settings")
-    if config.claims and config.claims_steps < 3:
-        raise BenchError(f"--claims_steps is {config.claims_steps}: trace at least 3 steps")
-    if config.plot and importlib.util.find_spec("matplotlib") is None:
-        raise BenchError("--plot needs matplotlib: pip install matplotlib, or leave --plot out")
-    for path in filter(None, (config.json, config.plot)):
-        directory = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
-            raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
+__all__ = ["BenchConfig", "run", "trace_model"]
 
 
 @contextlib.contextmanager
@@ -183,21 +71,22 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
         config.workers,
         link,
         _protocols(settings, link),
-        *_threads(config),
+        *threads_of(config),
         config.timeout_s,
+        coordinators=config.api == STRATEGY,
     )
 
 
 def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report) -> dict[str, Any]:
     cluster = _cluster(config, link, settings)
     notes = list(link.notes)
-    intra, inter = _threads(config)
+    intra, inter = threads_of(config)
     with cluster:
         runner = Runner(cluster, model, config.phase, settings, config.seed, config.warmup, progress)
-        batch = _batch_of(config)
+        batch = batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()
-        block = _block_of(config)
+        block = block_of(config)
         measurement = runner.measure(-(-config.steps // block), block)
         if fit is not None:
             batch = fit.batch
@@ -208,6 +97,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
                 )
         facts = {
             "model": model,
+            "api": config.api,
             "phase": config.phase,
             "ps": config.ps,
             "workers": config.workers,
@@ -231,6 +121,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
 
 def _settings_and_link(config: BenchConfig) -> tuple[list[Setting], Link]:
     settings = find_settings(config.settings)
+    check_settings(config, settings)
     link = choose_link(config.link, parse_bandwidth(config.bandwidth))
     if link.kind == "emulated":
         settings = [for_emulated_link(setting) for setting in settings]
@@ -245,8 +136,8 @@ def trace_model(config: BenchConfig) -> Any:
     """
     from tfsched.tracing import load_trace
 
-    _check(config)
-    batch = _batch_of(config)
+    check(config)
+    batch = batch_of(config)
     settings, link = _settings_and_link(config)
     if len(config.models) != 1 or len(settings) != 1 or batch is None:
         raise BenchError(
@@ -272,8 +163,8 @@ def run(config: BenchConfig) -> Any:
 
     One model gives one result object, several give a list of them.
     """
-    _check(config)
-    _batch_of(config)
+    check(config)
+    batch_of(config)
     settings, link = _settings_and_link(config)
     console = Console()
     if not console.is_terminal:

@@ -17,7 +17,28 @@ tf1 = tf.compat.v1
 
 # Small enough that thousands of steps on random data never reach NaN or denormal numbers, which
 # would change the speed of the arithmetic.
-_LEARNING_RATE = 1e-4
+LEARNING_RATE = 1e-4
+
+Described = tuple[tuple[int, ...], tf.DType, str]
+"""A variable's shape, type and device."""
+
+
+def bytes_by_device(variables: list[Described]) -> dict[str, int]:
+    """Bytes of the variables on each device."""
+    sizes: dict[str, int] = {}
+    for shape, kind, device in variables:
+        sizes[device] = sizes.get(device, 0) + math.prod(shape) * kind.size
+    return sizes
+
+
+def to_json(variables: list[Described]) -> list[Any]:
+    """The variables as JSON values, for a request."""
+    return [(list(shape), kind.name, device) for shape, kind, device in variables]
+
+
+def from_json(content: list[Any]) -> list[Described]:
+    """The variables that `to_json` was given."""
+    return [(tuple(shape), tf.as_dtype(kind), device) for shape, kind, device in content]
 
 
 @dataclasses.dataclass
@@ -37,15 +58,12 @@ class Built:
     fetches: dict[str, Any]
     initializer: tf.Operation
     variable_bytes: int
-    variables: list[tuple[tuple[int, ...], tf.DType, str]]
+    variables: list[Described]
     batch: tf.Tensor | None = None
 
     def bytes_by_device(self) -> dict[str, int]:
         """Bytes of the variables on each device, e.g. {"/job:ps/task:0": 1024}."""
-        sizes: dict[str, int] = {}
-        for shape, kind, device in self.variables:
-            sizes[device] = sizes.get(device, 0) + math.prod(shape) * kind.size
-        return sizes
+        return bytes_by_device(self.variables)
 
 
 @dataclasses.dataclass
@@ -97,7 +115,7 @@ def _tower(model: Model, network: Network, batch: int | tf.Tensor, training: boo
     return _Tower(loss, gradients, finish), inputs
 
 
-def _describe(network: Network) -> tuple[int, list[tuple[tuple[int, ...], tf.DType, str]]]:
+def _describe(network: Network) -> tuple[int, list[Described]]:
     described = [
         (tuple(variable.shape.as_list()), variable.dtype.base_dtype, variable.device) for variable in network.variables
     ]
@@ -147,7 +165,7 @@ def _apply_average(network: Network, towers: list[_Tower]) -> tf.Operation:
                 averaged.append(tf.add_n(gradients) / len(gradients))
         else:
             averaged.append(gradients[0])
-    optimizer = tf1.train.GradientDescentOptimizer(_LEARNING_RATE)
+    optimizer = tf1.train.GradientDescentOptimizer(LEARNING_RATE)
     return optimizer.apply_gradients(zip(averaged, network.trainable, strict=True))
 
 
@@ -189,7 +207,7 @@ def build_compute_alone(model: Model, phase: str, batch: int | None, workers: in
     return Built(graph, {"step": step}, initializer, size, described, size_tensor)
 
 
-def build_communication_alone(variables: list[tuple[tuple[int, ...], tf.DType, str]], workers: int) -> Built:
+def build_communication_alone(variables: list[Described], workers: int) -> Built:
     """The step's transfers without its arithmetic.
 
     `pull` moves every variable to every worker; `push` moves as many bytes back, as gradients

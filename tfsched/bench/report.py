@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import COMPUTE, PULL, PUSH, Measurement
+from tfsched.bench.settings import STRATEGY
 from tfsched.bench.threads import describe_threads
 from tfsched.ordering import metrics
 
@@ -101,12 +102,12 @@ def table_of(result: dict[str, Any]) -> Table:
     title = (
         f"{result['model']} {result['phase']}, batch {result['batch']}, {result['ps']} PS + "
         f"{result['workers']} worker(s), {format_bandwidth(result['bandwidth_bps'])}, link "
-        f"{result['link']}, TensorFlow {result['tensorflow']}"
+        f"{result['link']}, api {result['api']}, TensorFlow {result['tensorflow']}"
     )
     bounds = result["bounds"]
-    several = ""
+    several = "; a step is one scheduled function of a worker" if result["api"] == STRATEGY else ""
     if result["block"] > 1:
-        several = f"; times are means over blocks of {result['block']} steps, last update included"
+        several += f"; times are means over blocks of {result['block']} steps, last update included"
     if result["ps"] > 1:
         several += f"; the fullest PS holds {result['imbalance']:.2f} times the mean"
     push = "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"

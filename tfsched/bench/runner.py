@@ -63,6 +63,8 @@ class Runner:
         protocols = cluster.protocols
         self._bounds_protocol = STOCK if STOCK in protocols else protocols[0]
         self.ps_bytes: dict[str, int] = {}  # of the variables on each parameter server, once the batch is chosen
+        self._variables: dict[str, Any] = {}  # where coordinators have put them, for what moves as many bytes
+        self._places: dict[str, str] = {}  # session -> the process that runs it, if not worker 0
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
 
     def choose_batch(self, batch: int | None) -> BatchFit | None:
@@ -82,7 +84,12 @@ class Runner:
         return fit
 
     def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
-        return self._cluster.call(do="build", graph=graph, batch=batch, **self._model)
+        request = {"do": "build", "graph": graph, "batch": batch, **self._model}
+        if graph != "step" or not self._cluster.coordinators:
+            return self._cluster.call(**request, **(self._variables if graph == "communication" else {}))
+        answers = [self._cluster.call(to=place, **request) for place in self._cluster.coordinators.values()]
+        self._variables = {"variables": answers[0]["variables"]}
+        return answers[0]
 
     def _open(self, session: str, graph: str, plain: bool = False) -> None:
         self._cluster.call(do="open", session=session, graph=graph, protocol=self._bounds_protocol, plain=plain)
@@ -153,9 +160,11 @@ class Runner:
                     os.unlink(plan)
 
     def _open_setting(self, session: str, setting: Setting, options: dict[str, object]) -> None:
-        self._cluster.call(
+        if self._cluster.coordinators:
+            self._places[session] = self._cluster.coordinators[setting.protocol]
+        self._call(
+            session,
             do="open",
-            session=session,
             graph="step",
             protocol=setting.protocol,
             options=None if setting.options is None else options,
@@ -165,7 +174,10 @@ class Runner:
         """The chief's answer to `count` consecutive steps of a session; nothing for less than one."""
         if count < 1:
             return {}
-        return self._cluster.call(do="run", session=session, fetch=_fetch(session), count=count)
+        return self._call(session, do="run", fetch=_fetch(session), count=count)
+
+    def _call(self, session: str, **request: Any) -> dict[str, Any]:
+        return self._cluster.call(to=self._places.get(session, "worker0"), session=session, **request)
 
     def _plan(self, setting: Setting) -> str:
         """Path of a plan made from steps traced under an ordering that needs no times."""
@@ -175,13 +187,13 @@ class Runner:
         kept = {"barrier": True} if setting.crosses_barrier else {}
         self._open_setting(session, setting, {**setting.options, "ordering": "tio", **kept})
         self._run(session, self._warmup)
-        answer = self._cluster.call(
+        answer = self._call(
+            session,
             do="plan",
-            session=session,
             algorithm=setting.options["ordering"],
             steps=_TRACED_STEPS,
         )
-        self._cluster.call(do="close", session=session)
+        self._call(session, do="close")
         return str(answer["plan"])
 
     def measure(self, rounds: int, block: int = 1) -> Measurement:
@@ -217,14 +229,14 @@ class Runner:
         self._build("step", batch)
         self._prepare(setting, self._warmup)
         self._progress(f"tracing {setting.name}", 1, 2)
-        self._cluster.call(do="trace", session=setting.name, steps=steps, path=path)
+        self._call(setting.name, do="trace", steps=steps, path=path)
 
     def sample(self, session: str, count: int) -> list[dict[str, object]]:
         """Traces `count` steps of a setting: the op times and makespan of each."""
         samples = []
         for number in range(count):
             self._progress(f"tracing {session}", number, count)
-            samples.append(self._cluster.call(do="sample", session=session))
+            samples.append(self._call(session, do="sample"))
         self._progress(f"tracing {session}", count, count)
         return samples
 

@@ -13,6 +13,8 @@ from tfsched.errors import TfschedError
 STOCK = "grpc"
 TFSCHED = "grpc+tfsched"  # equals tfsched.PROTOCOL, which needs the native library to import
 
+SESSION, STRATEGY = APIS = ("session", "strategy")
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:

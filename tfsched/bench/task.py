@@ -1,8 +1,8 @@
-"""One task of the bench's cluster: hosts its servers and, as the chief, runs steps on request.
+"""One task of the bench's cluster: hosts its servers and, as worker 0 or as a coordinator, runs steps on request.
 
 Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON object with `clusters`
-(protocol -> cluster), `job`, `task`, `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines:
-one answer on stdout for every request on stdin. Ends with its parent.
+(protocol -> cluster), `job` ("chief" coordinates), `task`, `intra_op_threads`, `inter_op_threads`
+and `timeout_s`. Talks JSON lines: one answer on stdout for every request on stdin. Ends with its parent.
 """
 
 from __future__ import annotations
@@ -44,47 +44,59 @@ def _start_servers(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _handler(spec: dict[str, Any]) -> Any:
+    """Starts what the task hosts, and returns what answers its requests, None where it gets none."""
+    if spec["job"] == "chief":
+        from tfsched.bench.coordinator import Coordinator
+
+        ((protocol, cluster),) = spec["clusters"].items()
+        return Coordinator(cluster, protocol, spec["inter_op_threads"], spec["timeout_s"])
+    servers = _start_servers(spec)
+    if (spec["job"], spec["task"]) != ("worker", 0):
+        return None
+    from tfsched.bench.chief import Chief
+
+    return Chief(
+        {protocol: server.target for protocol, server in servers.items()},
+        ps=len(spec["clusters"][next(iter(servers))]["ps"]),
+        workers=len(spec["clusters"][next(iter(servers))]["worker"]),
+        timeout_s=spec["timeout_s"],
+    )
+
+
 def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
     def answer(content: dict[str, Any]) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 
+    name = "the coordinator" if spec["job"] == "chief" else f"{spec['job']} {spec['task']}"
     try:
-        servers = _start_servers(spec)
-        chief = None
-        if spec["job"] == "worker" and spec["task"] == 0:
-            from tfsched.bench.chief import Chief
-
-            chief = Chief(
-                {protocol: server.target for protocol, server in servers.items()},
-                ps=len(spec["clusters"][next(iter(servers))]["ps"]),
-                workers=len(spec["clusters"][next(iter(servers))]["worker"]),
-                timeout_s=spec["timeout_s"],
-            )
+        handler = _handler(spec)
     except Exception as error:  # the parent has to hear of any failure
         traceback.print_exc()
-        answer({"error": _sentence(error)})
+        answer({"error": _sentence(name, error)})
         return
     import tensorflow as tf
 
     answer({"ready": True, "tensorflow": tf.__version__})
     for line in requests:
         try:
-            if chief is None:
-                raise BenchError("only worker 0 answers requests")
-            answer(chief.handle(json.loads(line)))
+            if handler is None:
+                raise BenchError("only worker 0 and coordinators answer requests")
+            request = json.loads(line)
+            answer(getattr(handler, "do_" + request.pop("do"))(**request))
         except Exception as error:  # as above; the traceback goes to the task's log
             traceback.print_exc()
-            answer({"error": _sentence(error)})
+            answer({"error": _sentence(name, error)})
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(name: str, error: Exception) -> str:
     if isinstance(error, BenchError):
         return str(error)
     # TensorFlow's messages begin with a heading and end with the graph's history.
     lines = [line.strip() for line in str(error).splitlines() if not line.rstrip().endswith(":")]
     reason = next(filter(None, lines), repr(error))
-    return f"worker 0 could not go on ({type(error).__name__}): {reason}"
+    return f"{name} could not go on ({type(error).__name__}): {reason}"
 
 
 def _end_with_parent() -> None:

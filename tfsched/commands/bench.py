@@ -14,6 +14,12 @@ _OTHER = ("models", "json", "plot")
 
 def define(flags: CommandFlags) -> None:
     flags.strings("model", "mlp24", f"models to train, one after another: {MODELS}")
+    flags.choice(
+        "api",
+        "session",
+        ["session", "strategy"],
+        "session: tf.compat.v1 sessions; strategy: tf.function under ParameterServerStrategy with a ClusterCoordinator",
+    )
     flags.integer("ps", 1, "parameter servers, one host each", lower=1)
     flags.integer("workers", 1, "workers, one host each", lower=1)
     flags.string("bandwidth", "1gbit", 'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"')

@@ -1,0 +1,145 @@
+"""What a run of the bench can be told, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+
+from tfsched.bench import report
+from tfsched.bench.batch import LARGEST
+from tfsched.bench.errors import BenchError
+from tfsched.bench.models import PHASES, find_model
+from tfsched.bench.runner import check_rounds
+from tfsched.bench.settings import APIS, SESSION, STRATEGY, Setting
+from tfsched.bench.threads import AUTO, resolve_threads
+
+# Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
+TRAIN_BLOCK = 5
+
+
+@dataclasses.dataclass
+class BenchConfig:
+    """Everything a run can be told; the defaults are those of the command line.
+
+    Attributes:
+        models: names from `MODELS`, measured one after another.
+        api: "session" runs steps with a tf.compat.v1 session, "strategy" schedules a tf.function with a ClusterCoordinator.
+        ps, workers: number of tasks of each job.
+        bandwidth: of each host's link and direction: "1gbit", "400mbit", "1e9", "unlimited".
+        link: "netns", "emulated", "none" or "auto".
+        phase: "forward" (inference) or "train" (with SGD).
+        settings: names from `SETTINGS`.
+        batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
+        steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
+        block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
+            for all settings, because some return from a step before its updates are applied.
+        json, plot: files to write, None for none.
+        quiet: no progress bars and no table, only files.
+        claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
+        intra_op_threads, inter_op_threads: of each worker; "auto" leaves half of the cores to the network, 0 is TensorFlow's
+            default. Parameter servers always have the default.
+        timeout_s: limit for any single request to the cluster.
+    """
+
+    models: list[str]
+    api: str = SESSION
+    ps: int = 1
+    workers: int = 1
+    bandwidth: str = "1gbit"
+    link: str = "auto"
+    phase: str = "forward"
+    settings: list[str] = dataclasses.field(default_factory=lambda: ["vanilla", "tio", "tao"])
+    batch: str | int = "auto"
+    steps: int = 20
+    warmup: int = 3
+    block: str | int = "auto"
+    json: str | None = None
+    plot: str | None = None
+    quiet: bool = False
+    claims: bool = False
+    claims_steps: int = 200
+    seed: int = 0
+    intra_op_threads: str | int = AUTO
+    inter_op_threads: str | int = AUTO
+    timeout_s: float = 300.0
+
+
+def batch_of(config: BenchConfig) -> int | None:
+    """The batch size, None for auto."""
+    if config.batch == "auto":
+        return None
+    try:
+        batch = int(config.batch)
+    except ValueError:
+        batch = 0
+    if not 1 <= batch <= LARGEST:
+        raise BenchError(f"batch {config.batch!r} is not usable: give auto or 1 to {LARGEST}")
+    return batch
+
+
+def block_of(config: BenchConfig) -> int:
+    """How many consecutive steps are timed together."""
+    if config.block == "auto":
+        # The claims are about single steps.
+        single = config.phase == "forward" or config.claims
+        return 1 if single else min(TRAIN_BLOCK, config.steps)
+    try:
+        block = int(config.block)
+    except ValueError:
+        block = 0
+    if block < 1:
+        raise BenchError(f"block {config.block!r} is not usable: give auto or a number of steps")
+    if config.claims and block > 1:
+        raise BenchError(f"--claims looks at single steps, and --block is {block}: leave one of the two out")
+    return block
+
+
+def threads_of(config: BenchConfig) -> tuple[int, int]:
+    """A worker's intra-op and inter-op threads."""
+    return (
+        resolve_threads("intra_op_threads", config.intra_op_threads, config.workers),
+        resolve_threads("inter_op_threads", config.inter_op_threads, config.workers),
+    )
+
+
+def check(config: BenchConfig) -> None:
+    """Refuses at once what would only fail after minutes of measuring."""
+    if not config.models:
+        raise BenchError("no model given: give --model, for example --model mlp24")
+    for model in config.models:
+        find_model(model)
+    for flag, count in (("ps", config.ps), ("workers", config.workers)):
+        if not 1 <= count <= 64:
+            raise BenchError(f"--{flag} is {count}: give 1 to 64")
+    if config.api not in APIS:
+        raise BenchError(f"api {config.api!r} is unknown: choose {' or '.join(APIS)}")
+    if config.phase not in PHASES:
+        raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
+    threads_of(config)
+    block_of(config)
+    check_rounds(config.steps, config.warmup)
+    if config.claims and config.api == STRATEGY:
+        raise BenchError("--claims traces the steps of sessions: leave it out, or use --api session")
+    if config.claims and report.BASELINE not in config.settings:
+        raise BenchError("--claims traces vanilla steps: add vanilla to --settings")
+    if config.claims and config.claims_steps < 3:
+        raise BenchError(f"--claims_steps is {config.claims_steps}: trace at least 3 steps")
+    if config.plot and importlib.util.find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib, or leave --plot out")
+    for path in filter(None, (config.json, config.plot)):
+        directory = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
+            raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
+
+
+def check_settings(config: BenchConfig, settings: list[Setting]) -> None:
+    """Refuses settings that the api cannot run."""
+    import tfsched
+
+    for setting in settings:
+        if config.api == STRATEGY and setting.needs_plan and "trace_function" not in tfsched.__all__:
+            raise BenchError(
+                f"setting {setting.name!r} needs op times, which --api strategy cannot trace: leave it out, "
+                "or use --api session"
+            )

@@ -1,0 +1,129 @@
+"""What a coordinator does for the bench: schedules functions on the workers of a ParameterServerStrategy."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tfsched.bench import functions, graphs
+from tfsched.bench.errors import BenchError
+from tfsched.bench.models import Model, Network, find_model
+from tfsched.bench.settings import TFSCHED
+
+
+class Coordinator:
+    """Answers the requests of `Cluster.call`: `do_X` those with `do` X, the rest are its arguments.
+
+    A "session" is a setting with a function of its own here.
+    """
+
+    def __init__(self, cluster: dict[str, list[str]], protocol: str, inter_op_threads: int, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._protocol = protocol
+        self._timeout_s = timeout_s
+        self._strategy: Any = None
+        self._coordinator: Any = None
+        self._model: Model | None = None
+        self._network: Network | None = None
+        self._phase = ""
+        self._batch = 0
+        self._functions: dict[str, tuple[Any, Any]] = {}  # with tfsched's options, None to run it as it is
+        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads)
+        tf.get_logger().setLevel("ERROR")
+        if protocol == TFSCHED:
+            import tfsched
+
+            tfsched.load()
+
+    def _connect(self) -> None:
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(self._cluster), task_type="chief", task_id=0, rpc_layer=self._protocol
+        )
+        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+
+    def do_build(self, graph: str, model: str, phase: str, batch: int | None, seed: int) -> dict[str, Any]:
+        """Makes the variables, once: the only graph is the step's, and it is traced for each setting."""
+        del graph
+        assert batch is not None
+        if self._network is None:
+            self._connect()
+            self._model = find_model(model)
+            self._network = functions.make_network(self._model, self._strategy, seed)
+        self._phase, self._batch = phase, batch
+        described = functions.describe(self._network)
+        return {"variables": graphs.to_json(described), "bytes_by_device": graphs.bytes_by_device(described)}
+
+    def do_open(self, session: str, graph: str, protocol: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Makes the function of a setting."""
+        del graph, protocol  # there is one of each here
+        assert self._model is not None and self._network is not None
+        step = functions.make_step(self._model, self._network, self._phase, self._batch, self._strategy)
+        chosen = None
+        if options is not None:
+            import tfsched
+
+            plan = str(options.get("plan", ""))
+            if plan:  # the file is there now, and maybe not when the function runs
+                with open(plan, encoding="utf-8") as file:
+                    plan = file.read()
+            chosen = tfsched.Options(**{**options, "plan": plan})
+        self._functions[session] = step, chosen
+        return {}
+
+    @contextlib.contextmanager
+    def _scheduled(self, options: Any) -> Iterator[None]:
+        """Within it, functions run with these options."""
+        if options is None:
+            yield
+            return
+        import tfsched
+
+        tfsched.enable(options)
+        try:
+            yield
+        finally:
+            tfsched.disable()
+
+    def _drain(self, options: Any) -> None:
+        """Waits for the updates of the last steps, where they may still be on their way."""
+        if options is not None and not options.barrier:
+            import tfsched
+
+            tfsched.drain(timeout_s=self._timeout_s)
+
+    def do_close(self, session: str) -> dict[str, Any]:
+        """Forgets a setting's function."""
+        self._functions.pop(session, None)
+        return {}
+
+    def do_run(self, session: str, fetch: str, count: int = 1) -> dict[str, Any]:
+        """Schedules `count` steps for each worker, a block.
+
+        Returns:
+            `block_s`: seconds of all until the last update is applied; `finishes_s`: of the block, each worker's last
+            finish since its start.
+        """
+        del fetch
+        step, options = self._functions[session]
+        workers = len(self._cluster["worker"])
+        with self._scheduled(options):
+            began_s, begin_s = time.time(), time.perf_counter()
+            results = [self._coordinator.schedule(step) for _ in range(count * workers)]
+            self._coordinator.join()
+            self._drain(options)
+            block_s = time.perf_counter() - begin_s
+        finishes_s = [0.0] * workers
+        for result in results:
+            # Where it ran is known from its values before they are fetched, and from nothing that is public.
+            worker = tf.DeviceSpec.from_string(result._get_values()["finish"].device).task
+            values = result.fetch()
+            if not math.isfinite(values["loss"]):
+                raise BenchError(f"the loss became {values['loss']}: lower --steps")
+            finishes_s[worker] = max(finishes_s[worker], float(values["finish"]) - began_s)
+        return {"block_s": block_s, "finishes_s": [finishes_s]}
