@@ -43,6 +43,7 @@ class Assembler:
                 "on a cluster whose tasks import tfsched."
             )
         _, self._view, transfers = best
+        self._tasks = {*self._view.tasks}
         self._links = {one.name(self._view): f"{one.sender}>{one.receiver}" for one in transfers}
         self._sizes: dict[str, int] = {}
         self._steps: list[TracedStep] = []
@@ -64,7 +65,8 @@ class Assembler:
 
     def add_sends(self, rows: Iterable[dict[str, Any]]) -> None:
         """Takes in what a task's scheduler sent during the steps."""
-        add_sends(self._steps, rows)
+        # Others, such as this process, are sent results, and our own questions' answers.
+        add_sends(self._steps, [row for row in rows if row["from"] in self._tasks and row["to"] in self._tasks])
 
     def finish(self, replicas: dict[str, list[str]] | None = None) -> StepTrace:
         """The trace; ``replicas`` as in :class:`StepTrace`."""

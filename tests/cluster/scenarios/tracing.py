@@ -1,5 +1,8 @@
 """Traces of tf.functions: a coordinator in the process of a task that is no part of its cluster."""
 
+import pathlib
+import tempfile
+
 import tensorflow as tf
 
 WIDTH, LAYERS = 64, 6
@@ -56,18 +59,50 @@ def trace(task, function="forward", steps=3, options=None, direct=False, worker=
     return made.to_json()
 
 
+def run(task, function, options, count):
+    """Runs a function scheduled by the coordinator, with the options."""
+    import tfsched
+
+    tfsched.enable(tfsched.Options(**options))
+    try:
+        for _ in range(count):
+            task.state["coordinator"].schedule(task.state[function], args=(tf.ones([8, WIDTH]),))
+        task.state["coordinator"].join()
+    finally:
+        tfsched.disable()
+
+
 def runs(task):
     """How often "train" has run."""
     return int(task.state["runs"].numpy())
 
 
-def profile(task, directory):
-    """Takes a profile of this process, as TensorBoard's are, while "train" runs on worker 0."""
-    import tfsched
 
-    tfsched.enable()
-    try:
-        task.state["coordinator"].schedule(task.state["train"], args=(tf.ones([8, WIDTH]),))
-        task.state["coordinator"].join()
-    finally:
-        tfsched.disable()
+def start_profile(task, directory):
+    """Begins a profile of this process, as TensorBoard's callback does."""
+    tf.profiler.experimental.start(directory)
+
+
+def stop_profile(task, directory):
+    """Ends it: of each line (name, events), each event being (name, start_us, duration_us, {statistic: value})."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    tf.profiler.experimental.stop()
+    (path,) = pathlib.Path(directory).rglob("*.xplane.pb")
+    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    (plane,) = [plane for plane in space.planes if plane.name == "/host:CPU"]
+
+    def shown(line, event):
+        stats = {plane.stat_metadata[stat.metadata_id].name: stat.int64_value for stat in event.stats}
+        start_us = (line.timestamp_ns + event.offset_ps / 1000) / 1000
+        return plane.event_metadata[event.metadata_id].name, start_us, event.duration_ps / 1e6, stats
+
+    return [(line.name, [shown(line, event) for event in line.events]) for line in plane.lines]
+
+
+def other_profiler(task, running):
+    """Starts or stops TensorFlow's profiler in this process without writing anything."""
+    if running:
+        tf.profiler.experimental.start(tempfile.mkdtemp())
+    else:
+        tf.profiler.experimental.stop(save=False)
