@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfsched.server import PROTOCOL as PROTOCOL
     from tfsched.server import Server as Server
     from tfsched.tracing import StepTrace as StepTrace
+    from tfsched.tracing import trace_function as trace_function
     from tfsched.tracing import trace_steps as trace_steps
 
 # name -> module that defines it. A module named here is a promise to users.
@@ -44,6 +45,7 @@ _API = {
     "function": "tfsched.eager.api",
     "cluster_resolver": "tfsched.eager.resolver",
     "trace_steps": "tfsched.tracing",
+    "trace_function": "tfsched.tracing",
     "StepTrace": "tfsched.tracing",
     "configure": "tfsched.ops.configure",
     "stats": "tfsched.ops.control",
@@ -73,6 +75,7 @@ __all__ = [
     "ordering",
     "session_config",
     "stats",
+    "trace_function",
     "trace_steps",
     "transfers",
 ]

@@ -7,6 +7,7 @@
 
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
+#include "cc/transport/op_recording.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device_set.h"
@@ -80,6 +81,7 @@ tensorflow::MetaGraphDef RequestFor(const tensorflow::grappler::Cluster* cluster
   for (const auto& name : CapableDevices(cluster, /*local=*/false)) capable->add_value(name);
   auto* local = collections["local"].mutable_node_list();
   for (const auto& name : CapableDevices(cluster, /*local=*/true)) local->add_value(name);
+  collections["id"].mutable_node_list()->add_value(item.id);
   collections["parameters"].mutable_bytes_list()->add_value(config.SerializeAsString());
   return request;
 }
@@ -130,6 +132,10 @@ extern "C" {
 void tfsched_set_pass(tfsched_pass_fn pass) { tfsched::python_pass.store(pass); }
 
 void tfsched_put(void* sink, const char* data, size_t size) { static_cast<std::string*>(sink)->assign(data, size); }
+
+void tfsched_keep_graph(const char* key, const char* id, const char* data, size_t size) {
+  tfsched::KeepGraph(key, id, std::string(data, size));
+}
 
 void tfsched_read(int what, tfsched_take_fn take, void* context) {
   const std::string json = what == 0 ? tfsched::StatsJson() : what == 1 ? tfsched::TraceJson() : tfsched::PoliciesJson();

@@ -15,6 +15,9 @@ typedef int (*tfsched_pass_fn)(const char* request, size_t size, void* sink);
 void tfsched_set_pass(tfsched_pass_fn pass);
 void tfsched_put(void* sink, const char* data, size_t size);
 
+// Keeps a graph of the pass for the trace `key`; `id` tells graphs of one trace apart (op_recording.h).
+void tfsched_keep_graph(const char* key, const char* id, const char* data, size_t size);
+
 // Hands this process's counters (what = 0), its transfer trace (1) or its policies' names (2) to `take` as JSON.
 typedef void (*tfsched_take_fn)(const char* json, size_t size, void* context);
 void tfsched_read(int what, tfsched_take_fn take, void* context);

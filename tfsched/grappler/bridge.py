@@ -12,6 +12,7 @@ from absl import logging
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
 
+from tfsched.grappler import keeping
 from tfsched._options import Options
 from tfsched.grappler.graph import task_of
 from tfsched.grappler.rewrite import explain, rewrite
@@ -78,6 +79,7 @@ def _run(data: int, size: int, sink: int) -> int:
         parameters = parameters_of(config)
         strict = parameters.get("strict") is True
         client = str(parameters.pop("client", ""))
+        trace_key = str(parameters.pop(keeping.PARAMETER, ""))
         fetches = list(request.collection_def["fetch"].node_list.value)
         keep = list(request.collection_def["keep"].node_list.value)
         feeds = list(request.collection_def["feed"].node_list.value)
@@ -108,6 +110,8 @@ def _run(data: int, size: int, sink: int) -> int:
             if report.ordered or report.unordered or report.crossing:
                 _STATS.last_report = explain(report)
                 logging.vlog(1, "tfsched: %s", _STATS.last_report)
+        if trace_key:
+            keeping.keep(_API, trace_key, request, graph)
         if graph is None:
             return _UNCHANGED
         _put(sink, graph)

@@ -14,6 +14,7 @@ from tfsched._options import Options
 from tfsched.errors import TfschedError
 from tfsched.grappler.bridge import install
 from tfsched.grappler.closing import drain_at_close
+from tfsched.grappler.keeping import PARAMETER
 from tfsched.grappler.rewrite import load_plan
 
 OPTIMIZER = "tfsched"
@@ -80,12 +81,16 @@ def add_optimizer(config: Any, options: Options, client: str) -> None:
     rewrite = config.graph_options.rewrite_options
     # Stock Grappler leaves graphs of fewer than four nodes alone.
     rewrite.min_graph_nodes = -1
+    traced = b""
     for position, optimizer in reversed(list(enumerate(rewrite.custom_optimizers))):
         if optimizer.name == OPTIMIZER:
+            traced = optimizer.parameter_map[PARAMETER].s or traced
             del rewrite.custom_optimizers[position]
     optimizer = rewrite.custom_optimizers.add(name=OPTIMIZER)
     if not options.barrier:
         optimizer.parameter_map["client"].s = client.encode()
+    if traced:
+        optimizer.parameter_map[PARAMETER].s = traced
     for key, value in options.to_parameters().items():
         attr = optimizer.parameter_map[key]
         if isinstance(value, bool):

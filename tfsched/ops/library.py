@@ -85,6 +85,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.tfsched_set_pass.restype = None
     library.tfsched_put.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tfsched_put.restype = None
+    library.tfsched_keep_graph.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.tfsched_keep_graph.restype = None
     library.tfsched_read.argtypes = [ctypes.c_int, TAKE, ctypes.c_void_p]
     library.tfsched_read.restype = None
     library.tfsched_clear_trace.argtypes = []

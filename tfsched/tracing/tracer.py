@@ -12,7 +12,7 @@ from tfsched.errors import TfschedError
 from tfsched.grappler.graph import split_input, task_of
 from tfsched.ops.control import transfers as read_transfers
 from tfsched.tracing import partitions
-from tfsched.tracing.directions import direction
+from tfsched.tracing.sends import add_sends
 from tfsched.tracing.step_trace import StepTrace, TracedStep
 
 # "[1.0MB] [2.3Gb/s] edge_21_conv1/ReadVariableOp from /job:ps/... to /job:worker/..."; the rate is left out for quick ones.
@@ -125,14 +125,4 @@ class Recorder:
                 rows = read_transfers(session, task)
             except TfschedError:
                 continue  # a stock task: it has no scheduler to ask
-            for number, step in enumerate(self._steps):
-                following = self._steps[number + 1 :]
-                until_us = following[0].start_us if following else float("inf")
-                step.sends.extend(
-                    row
-                    for row in rows
-                    if row["from"] == task
-                    and step.start_us <= row["started_us"] < until_us
-                    # After the step's end only what a background update pushes is still a step's; the rest is others'.
-                    and (row["started_us"] <= step.end_us or direction(row["from"], row["to"]) == "push")
-                )
+            add_sends(self._steps, [row for row in rows if row["from"] == task])

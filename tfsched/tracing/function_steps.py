@@ -1,0 +1,119 @@
+"""Makes a step trace of what tasks have recorded of a function: its graph, when its ops ran, what was sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from tfsched.grappler.graph import GraphView, split_input
+from tfsched.grappler.proxies import strip_proxies
+from tfsched.grappler.transfers import READ_PREFIX, find_transfers
+from tfsched.tracing.directions import in_background
+from tfsched.tracing.sends import add_sends
+from tfsched.tracing.step_trace import StepTrace, TracedStep, TraceError
+
+# What TensorFlow calls a transfer without a rank: the edge's number and the node that it comes from.
+_EDGE = re.compile(r"^edge_\d+_(?P<node>.+)$")
+
+
+class Assembler:
+    """Collects what belongs to one trace.
+
+    Args:
+      graphs: what the pass has kept in all tasks, as it ran, proxies included.
+
+    Raises:
+      TraceError: no graph spans several tasks.
+    """
+
+    def __init__(self, graphs: Iterable[Any]):
+        best: tuple[int, Any, list[Any]] | None = None
+        for graph in map(strip_proxies, graphs):
+            view = GraphView(graph)
+            transfers = find_transfers(view, [True] * len(view.nodes), classify=False)
+            # A callable may call several functions. The one that communicates most is the step.
+            if transfers and (best is None or len(transfers) > best[0]):
+                best = (len(transfers), view, transfers)
+        if best is None:
+            raise TraceError(
+                "No traced function spans several tasks that run tfsched; trace one that reads variables of parameter servers, "
+                "on a cluster whose tasks import tfsched."
+            )
+        _, self._view, transfers = best
+        self._tasks = {*self._view.tasks}
+        self._links = {one.name(self._view): f"{one.sender}>{one.receiver}" for one in transfers}
+        self._sizes: dict[str, int] = {}
+        self._steps: list[TracedStep] = []
+        # (node, receiver) -> the transfer, for rows that do not say which output.
+        self._by_node: dict[tuple[str, str], str] = {}
+        for name, link in self._links.items():
+            node = split_input(name.rpartition("@")[0])[0]
+            self._by_node.setdefault((node, link.partition(">")[2]), name)
+
+    def add_step(self, start_us: int, end_us: int, ops: Iterable[tuple[str, int, int]]) -> None:
+        """Takes in one step; ``ops`` are (node name, start_us, duration_us), in any order."""
+        step = TracedStep(start_us, end_us, {}, {})
+        for name, begin_us, duration_us in ops:
+            if name in self._view.index:
+                # In a loop a node runs several times: from its first start, as long as all took together.
+                first_us, sum_us = step.ops.get(name, (begin_us, 0))
+                step.ops[name] = (min(first_us, begin_us), sum_us + duration_us)
+        self._steps.append(step)
+
+    def add_sends(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Takes in what a task's scheduler sent during the steps."""
+        # Others, such as this process, are sent results, and our own questions' answers.
+        add_sends(self._steps, [row for row in rows if row["from"] in self._tasks and row["to"] in self._tasks])
+
+    def finish(self, replicas: dict[str, list[str]] | None = None) -> StepTrace:
+        """The trace; ``replicas`` as in :class:`StepTrace`."""
+        for step in self._steps:
+            self._sign_step_ids(step)
+            self._add_transfers(step)
+        nodes = [(node.name, node.op, node.device, list(node.input)) for node in self._view.nodes]
+        return StepTrace(nodes, self._sizes, self._links, self._steps, tf.__version__, replicas or {})
+
+    def _sign_step_ids(self, step: TracedStep) -> None:
+        """Makes step ids positive, and negative those of background updates, as they are in sessions.
+
+        TensorFlow gives calls of functions negative numbers as well. What a background update sends are gradients, and the
+        step's own graph knows no such transfer.
+        """
+        foreign = {row["step_id"] for row in step.sends if row["bytes"] > 0 and self._transfer(row) is None}
+        for row in step.sends:
+            row["step_id"] = -abs(row["step_id"]) if row["step_id"] in foreign else abs(row["step_id"])
+
+    def _add_transfers(self, step: TracedStep) -> None:
+        """Transfers as their receivers saw them: asked for when the question came, there when the last byte had left."""
+        carried: dict[str, int] = {}
+        for row in step.sends:
+            name = self._transfer(row)
+            if name is None or in_background(row) or row["dropped"]:
+                continue
+            left_us = max(row["released_us"], row["started_us"])
+            # Of a transfer in chunks, from the first request to the last arrival.
+            asked_us, there_us = step.transfers.get(name, (row["requested_us"], left_us))
+            step.transfers[name] = (min(asked_us, row["requested_us"]), max(there_us, left_us))
+            carried[name] = carried.get(name, 0) + row["bytes"]
+        for name, size_bytes in carried.items():
+            self._sizes[name] = max(self._sizes.get(name, 0), size_bytes)
+
+    def _transfer(self, row: dict[str, Any]) -> str | None:
+        """The transfer that a row is of; None if the function has no such one."""
+        name = f"{row['name'].partition('#')[0]}@{row['to']}"
+        if name in self._links:
+            return name
+        edge = _EDGE.match(row["name"])
+        return self._by_node.get((edge["node"].removeprefix(READ_PREFIX), row["to"])) if edge else None
+
+
+def replicas_of(trace: StepTrace, known: Iterable[str]) -> dict[str, list[str]]:
+    """The task that computes -> the further tasks of its job: they run the same function."""
+    for task in trace.receivers():
+        job = task.partition("/replica:")[0]
+        if job != "/job:ps":
+            return {task: [one for one in known if one != task and one.partition("/replica:")[0] == job]}
+    return {}
