@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from tfsched.commands.flags import CommandFlags, UsageError
 
@@ -59,6 +60,6 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     if arguments:
         raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
     same = {field.name: getattr(flags, field.name) for field in dataclasses.fields(BenchConfig) if field.name not in _OTHER}
-    files = {name: getattr(flags, name) or None for name in ("json", "plot", "trace")}
+    files: dict[str, Any] = {name: getattr(flags, name) or None for name in ("json", "plot", "trace")}
     run_bench(BenchConfig(models=flags.model, **files, **same))
     return 0
