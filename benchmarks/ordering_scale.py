@@ -9,6 +9,7 @@ lookahead's list schedule is than TAO's.
 `literal` is the line-by-line TIO + TAO of tests/ordering/literal.py, whose cost grows with
 ops x recvs^2; it runs up to --literal-ops only and its priorities are checked to be equal. `ratio`
 is literal over fast.
+With --commands: whole commands on the largest DAGs instead, with what they take to start.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import importlib.util
 import json
 import pathlib
 import random
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -128,6 +132,25 @@ def load_literal() -> ModuleType:
     return module
 
 
+def time_commands(args: argparse.Namespace) -> None:
+    """Print how long the commands take on the DAGs, from start to end; of the largest of --ops."""
+    commands = ("order", "simulate", "explain")
+    print("| shape | ops | recvs | " + " | ".join(f"{command} s" for command in commands) + " | peak GB |")
+    print("|---" * (4 + len(commands)) + "|")
+    for shape in args.shapes:
+        builder = Builder(args.links, args.seed, args.gbps)
+        SHAPES[shape](builder, max(args.ops))
+        recvs = sum("bytes" in op for op in builder.ops)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(builder.json())
+            file.flush()
+            words = [[sys.executable, "-m", "tfsched.cli", command, file.name, "--quiet"] for command in commands]
+            taken_s = [timed(lambda one=one: subprocess.run(one, cwd=ROOT, check=True, timeout=600))[0] for one in words]  # type: ignore[misc]
+        peak_gb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
+        times = " | ".join(f"{one_s:.1f}" for one_s in taken_s)
+        print(f"| {shape} | {len(builder.ops):,} | {recvs:,} | {times} | {peak_gb:.2f} |", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Times orderings on growing DAGs.")
@@ -137,7 +160,11 @@ def main() -> None:
     parser.add_argument("--links", type=int, default=1)
     parser.add_argument("--gbps", type=float, default=1.0, help="of each link; 0.3 makes sending as long as computing")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commands", action="store_true", help="time `tfsched order`, `simulate` and `explain` instead")
     args = parser.parse_args()
+    if args.commands:
+        time_commands(args)
+        return
     literal = load_literal()
     print("| shape | ops | recvs | load s | tio s | tao s | growth | pace s | lookahead s | vs tao | literal s | ratio |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
