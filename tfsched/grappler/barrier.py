@@ -261,7 +261,8 @@ class _Surgeon:
                 if edge in self._taken:
                     return edge
                 if edge.source in self.inside:
-                    stack.append(edge.source)
+                    # What is read behind an update waits for what the update takes.
+                    stack.append(self.cut.late.get(edge.source, edge.source))
 
     # --- the body ---
 
