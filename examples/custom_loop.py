@@ -45,9 +45,8 @@ def main():
         losses = [coordinator.schedule(step) for _ in range(40)]
         coordinator.join()  # every update of the epoch is applied
         print(f"epoch {epoch} loss {sum(loss.fetch() for loss in losses) / len(losses):.4f}")
-    print(
-        f"{steps_done.numpy()} steps; {tfsched.stats('/job:ps/task:0')['tasks']} transfers of the parameter server were ordered"
-    )
+    ordered = tfsched.stats("/job:ps/task:0")["tasks"]
+    print(f"{steps_done.numpy()} steps; {ordered} transfers of the parameter server were ordered")
 
 
 if __name__ == "__main__":

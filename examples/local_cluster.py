@@ -1,4 +1,4 @@
-"""A cluster for the examples: on your machines TF_CONFIG says who this task is; without it, all tasks run on this machine."""
+"""A cluster for the examples: TF_CONFIG says which task this is; without it, all tasks run on this machine."""
 
 import json
 import multiprocessing

@@ -1,5 +1,6 @@
 """Every program in examples/ runs as a user would run it, trains, and has its transfers ordered."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -35,10 +36,8 @@ def test_example(name):
     try:
         printed, _ = process.communicate(timeout=LIMIT_S)
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the tasks are of its group
-        except ProcessLookupError:
-            pass
     assert process.returncode == 0, printed[-3000:]
     ordered = re.search(r"(\d+) transfers of the parameter server were ordered", printed)
     assert ordered and int(ordered[1]) > 100, printed[-3000:]
