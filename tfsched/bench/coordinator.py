@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfsched.bench import functions, graphs
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import Model, Network, find_model
+from tfsched.bench.plans import save_plan
 from tfsched.bench.settings import TFSCHED
 
 
@@ -106,6 +107,15 @@ class Coordinator:
 
             tfsched.drain(timeout_s=self._timeout_s)
 
+    def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
+        """Traces steps of a setting's function on the first worker and saves the plan that `algorithm` makes of them."""
+        import tfsched
+
+        step, options = self._functions[session]
+        with self._scheduled(options):
+            trace = tfsched.trace_function(step, steps=steps, coordinator=self._coordinator)
+        return {"plan": save_plan(trace, algorithm)}
+
     def do_close(self, session: str) -> dict[str, Any]:
         """Forgets a setting's function."""
         self._functions.pop(session, None)
@@ -116,7 +126,7 @@ class Coordinator:
 
         Returns:
             `block_s`: seconds of all until the last update is applied; `finishes_s`: of the block, each worker's last
-            finish since its start; `unscheduled`: whether none of the parameter servers' transfers was ordered, though asked.
+            finish since its start; `unscheduled`: whether none of the parameter servers' transfers was ordered, but asked.
         """
         del fetch
         step, options = self._functions[session]
