@@ -231,8 +231,9 @@ def _strategy_step() -> Check:
     return Check(
         what,
         seen["ordered"] and moved > 0 and not seen["errors"] and crossing == count and seen["trained"],
-        f"under ParameterServerStrategy: {seen['kept'] or 'the pass saw no transfers'}; {moved} went through the sender's "
-        f"scheduler, {crossing} of {count} variables updated in the background, {'rightly' if seen['trained'] else 'wrongly'}",
+        f"under ParameterServerStrategy: {seen['kept'] or 'the pass saw no transfers'}; {moved} went through the "
+        f"sender's scheduler, {crossing} of {count} variables updated in the background, "
+        f"{'rightly' if seen['trained'] else 'wrongly'}",
         f"see docs/tensorflow2.md; what the pass said: {seen['report']}",
     )
 

@@ -19,9 +19,9 @@ def run(cluster: dict[str, list[str]]) -> dict[str, Any]:
     """Runs steps, scheduled, with the barrier kept and crossed.
 
     Returns:
-      Of the step that keeps the barrier: ``ordered``, whether transfers have ranks, ``kept``, what the pass said, ``moved``, how
-      many went through the parameter server's scheduler. Of those that cross it: ``crossing`` of ``variables`` were updated in
-      the background, ``trained`` tells whether rightly. ``errors`` of the pass, and the last ``report``.
+      Of the step that keeps the barrier: ``ordered``, whether transfers have ranks, ``kept``, what the pass said, ``moved``,
+      how many went through the parameter server's scheduler. Of those that cross it: ``crossing`` of ``variables`` were
+      updated in the background, ``trained`` tells whether rightly. ``errors`` of the pass, and the last ``report``.
     """
     import tensorflow as tf
 
