@@ -36,7 +36,11 @@ class Running:
 
 
 class Confirmer:
-    """What one worker has returned and not yet confirmed, and the thread that asks."""
+    """What one worker has returned and not yet confirmed, and the thread that asks.
+
+    Attributes:
+      given_back: how many closures were run again because nobody knew of their updates.
+    """
 
     def __init__(self, worker: Any):
         self._cluster, self._worker = worker._cluster, worker
@@ -46,6 +50,7 @@ class Confirmer:
         self._doubtful: list[Any] = []  # of these, the ones whose error the next closure is told, if there is one
         self._failed: int | None = None  # updates that had failed in the worker when last asked
         self._client = ""
+        self.given_back = 0
         self._running = False
         self._thread: threading.Thread | None = None
 
@@ -153,6 +158,7 @@ class Confirmer:
 
     def _give_back(self, closure: Any) -> None:
         logging.info("tfsched: %s had not confirmed a closure; it is put back.", self._task)
+        self.given_back += 1
         self._cluster.closure_queue.put_back(closure)
 
 

@@ -15,6 +15,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from tfsched.eager.thread import current, unscheduled
 from tfsched.errors import TfschedError
+from tfsched.grappler.clients import client_at
 from tfsched.ops import library
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -25,11 +26,6 @@ tasks: dict[str, str] = {}
 _LOCK = threading.Lock()
 # Task -> how many such calls there were: a drain frees a task only if there was none meanwhile.
 _calls: dict[str, int] = {}
-
-
-def client_at(client: str, task: str) -> str:
-    """The name under which a task's updates run. The pass makes the same of its client and home."""
-    return f"{client}@{task}"
 
 
 @functools.lru_cache(maxsize=1024)

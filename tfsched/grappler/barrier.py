@@ -18,7 +18,7 @@ from tfsched.grappler.graph import Edge, GraphView, cpu_of, task_of, task_suffix
 from tfsched.grappler.op_types import output_dtype
 from tfsched.grappler.orders import take_orders
 from tfsched.grappler.touches import Touches, Variable
-from tfsched.grappler.transfers import COMMITTED_OP, HANDLES_OP, marked_between
+from tfsched.grappler.transfers import COMMITTED_OP, DRAIN_OP, HANDLES_OP, marked_between
 from tfsched.grappler.updates import Cut, find_cut
 from tfsched.grappler.variables import HANDLE_OP, is_handle_argument
 
@@ -26,7 +26,6 @@ PREFIX = "tfsched/barrier/"
 TOKEN = "tfsched_token"
 CALL_OP = "TfschedBackgroundCall"
 TAKE_OP = "TfschedTake"
-DRAIN_OP = "TfschedDrain"
 # A graph that has one of these has been rewritten, or is what was cut off.
 _OURS = {CALL_OP, TAKE_OP, DRAIN_OP}
 

@@ -16,6 +16,8 @@ PROXY_OP = "TfschedProxy"
 READ_PREFIX = "tfsched/barrier/read/"
 # What such a read takes besides its variable: there when the step begins, and never late (docs/barrier.md).
 COMMITTED_OP = "TfschedCommitted"
+# What a step that trains nothing waits for before all else: when it is over everything of the step may begin.
+DRAIN_OP = "TfschedDrain"
 # What a function's step tells its background call (orders.py).
 HANDLES_OP = "TfschedHandles"
 SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
@@ -139,7 +141,7 @@ def _waits_for_transfer(view: GraphView) -> list[bool]:
     for number in view.topological:
         task = view.tasks[number]
         waits[number] = any(
-            (waits[source] or view.tasks[source] != task) and view.nodes[source].op != COMMITTED_OP
+            (waits[source] or view.tasks[source] != task) and view.nodes[source].op not in (COMMITTED_OP, DRAIN_OP)
             for source in view.inputs(number)
         )
     return waits

@@ -1,0 +1,49 @@
+"""A cluster for the examples: TF_CONFIG says which task this is; without it, all tasks run on this machine."""
+
+import json
+import multiprocessing
+import os
+import socket
+
+import tfsched
+
+
+def _serve(cluster, job, index):
+    """A worker or a parameter server: all that its program does."""
+    tfsched.Server(cluster, job_name=job, task_index=index).join()
+
+
+def join_or_start(chief="chief", ps=1, workers=1):
+    """(cluster, task index) of the task that trains. The others' programs serve, and never return from here.
+
+    Args:
+      chief: the job whose task trains: "chief" for a coordinator, "worker" for a session in the first worker.
+      ps, workers: how many to start, where there is no TF_CONFIG.
+    """
+    if "TF_CONFIG" in os.environ:
+        config = json.loads(os.environ["TF_CONFIG"])
+        task = config["task"]
+        if task["type"] != chief:
+            _serve(config["cluster"], task["type"], task["index"])
+        return config["cluster"], task["index"]
+    jobs = {"ps": ps, "worker": workers}
+    ports = _free_ports(ps + workers + 1)
+    cluster = {job: [f"localhost:{ports.pop()}" for _ in range(count)] for job, count in jobs.items()}
+    tasks = [(job, index) for job, count in jobs.items() for index in range(count) if (job, index) != (chief, 0)]
+    cluster.setdefault(chief, [f"localhost:{ports.pop()}"])
+    # One process that has imported TensorFlow, from which the tasks are forked; they end with this one.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tensorflow", "tfsched"])
+    for job, index in tasks:
+        processes.Process(target=_serve, args=(cluster, job, index), daemon=True).start()
+    return cluster, 0
+
+
+def _free_ports(count):
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("localhost", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

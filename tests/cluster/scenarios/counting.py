@@ -1,0 +1,86 @@
+"""Steps that leave a mark for each time they were applied: on every variable, one element for every step."""
+
+import tempfile
+
+import tensorflow as tf
+
+from . import strategy as strategies
+
+_VARIABLES = 4
+_SIZE = 4096  # elements beside the marks, so that there is something to send
+
+
+class Counters(tf.Module):
+    """The variables, and a step that marks them."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+        self.marks = [tf.Variable(tf.zeros([steps + _SIZE])) for _ in range(_VARIABLES)]
+
+    def mark(self, number):
+        """Reads all variables, as a training step does, and adds one to the element of step ``number`` of each."""
+        seen = tf.add_n([tf.reduce_sum(mark) for mark in self.marks])
+        for mark in self.marks:
+            mark.assign_add(tf.one_hot(number, self.steps + _SIZE) + 0.0 * seen)
+        return seen
+
+    def counts(self):
+        """Per variable: how often each step was applied."""
+        return [mark.numpy()[: self.steps].astype(int).tolist() for mark in self.marks]
+
+
+def _prepare(task, options, steps):
+    strategy, coordinator = strategies.join(task)
+    strategies.switch(options)
+    with strategy.scope():
+        counters = Counters(steps)
+
+    @tf.function
+    def step(number):
+        return strategy.run(counters.mark, args=(number,))
+
+    return coordinator, counters, step
+
+
+def count(task, options=None, steps=500):
+    """Schedules all steps and joins; how often each was applied to each variable, and how many were given back."""
+    coordinator, counters, step = _prepare(task, options, steps)
+    task.state["values"] = []
+    for number in range(steps):
+        task.state["values"].append(coordinator.schedule(step, args=(tf.constant(number),)))
+    coordinator.join()
+    confirmers = [worker.__dict__.get("_tfsched_confirmer") for worker in coordinator._cluster.workers]
+    return {"counts": counters.counts(), "given back": sum(one.given_back for one in confirmers if one is not None)}
+
+
+def progress(task):
+    """How many of the steps have returned."""
+    return sum(value._status_available_event.is_set() for value in task.state.get("values", []))
+
+
+def visible(task, options, steps=20):
+    """What a step has done is there once its result is: for reads, checkpoints, functions. The looks that missed it."""
+    coordinator, counters, step = _prepare(task, options, steps)
+    checkpoint = tf.train.Checkpoint(marks=counters.marks)
+    total = tf.function(lambda: tf.add_n([tf.reduce_sum(mark) for mark in counters.marks]))
+    missed = []
+    with tempfile.TemporaryDirectory() as directory:
+        for number in range(steps):
+            coordinator.schedule(step, args=(tf.constant(number),)).fetch()
+            if number % 4 == 0:
+                looks = [mark.numpy()[number] for mark in counters.marks]
+            elif number % 4 == 1:
+                path = checkpoint.write(f"{directory}/{number}")
+                reader = tf.train.load_checkpoint(path)
+                names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
+                looks = [reader.get_tensor(name)[number] for name in names]
+            elif number % 4 == 2:
+                looks = [total().numpy() / _VARIABLES / (number + 1)] * _VARIABLES
+            else:
+                counters.marks[0].assign_add(tf.zeros_like(counters.marks[0]))
+                coordinator.join()
+                looks = [mark.numpy()[number] for mark in counters.marks]
+            if [float(look) for look in looks] != [1.0] * _VARIABLES:
+                missed.append((number, [float(look) for look in looks]))
+    return missed

@@ -1,0 +1,55 @@
+"""ParameterServerStrategy with tfsched: the bits of stock TensorFlow with one worker, every update once with several."""
+
+import math
+
+import pytest
+
+from .cluster import STOCK, Cluster
+
+pytestmark = pytest.mark.timeout(400)
+STEPS = 200
+CROSSING = {"policy": "bytescheduler", "barrier": False}
+# What the sums add up in which order must depend on nothing: oneDNN chooses by the number of idle threads.
+FIXED = {name: {"TF_ENABLE_ONEDNN_OPTS": "0"} for name in ("ps0", "worker0", "chief0")}
+
+
+@pytest.fixture(scope="module")
+def pair(nursery):
+    """A cluster of stock servers and one of tfsched's."""
+    with (
+        Cluster(protocol=STOCK, nursery=nursery, coordinator=True, environment=FIXED) as stock,
+        Cluster(nursery=nursery, coordinator=True, environment=FIXED) as ours,
+    ):
+        yield stock, ours
+
+
+@pytest.mark.parametrize(
+    "loop,optimizer,options",
+    [
+        ("train", "sgd", {}),
+        ("train", "sgd", CROSSING),
+        ("train", "adam", CROSSING),
+        ("fit", "sgd", CROSSING),
+        ("fit", "adam", {}),
+    ],
+    ids=["sgd-ordered", "sgd-crossing", "adam-crossing", "fit-sgd-crossing", "fit-adam-ordered"],
+)
+def test_identical(pair, loop, optimizer, options):
+    stock, ours = pair
+    arguments = {"optimizer": optimizer, "steps": STEPS}
+    before = ours.stats("worker0")["background_calls"], ours.stats("ps0")["tasks"]
+    wanted = stock.call("chief0", f"strategy.{loop}", limit_s=120, **arguments)
+    got = ours.call("chief0", f"strategy.{loop}", limit_s=120, options=options, **arguments)
+    assert got == wanted
+    assert all(math.isfinite(float.fromhex(loss)) for loss in wanted["losses"])
+    assert len(set(wanted["losses"])) == len(wanted["losses"]) > 1
+    after = ours.stats("worker0")
+    assert after["background_failed"] == after["background_outstanding"] == 0
+    assert after["background_calls"] - before[0] == (STEPS if options else 0)
+    assert ours.stats("ps0")["tasks"] > before[1]
+
+
+def test_what_a_step_did_is_seen_once_it_has_returned(pair):
+    _, ours = pair
+    assert ours.call("chief0", "counting.visible", options=CROSSING) == []
+    assert ours.stats("worker0")["background_calls"] > 0

@@ -1,0 +1,70 @@
+"""Several workers under a coordinator, in peace and with tasks that die or hang: no update is lost, none is made up."""
+
+import time
+
+import pytest
+
+from .cluster import Cluster, TaskError, wait_until
+
+pytestmark = pytest.mark.timeout(400)
+STEPS = 500
+CROSSING = {"policy": "bytescheduler", "barrier": False}
+KILLS = ("worker0", "worker1")
+
+
+@pytest.fixture(scope="module")
+def cluster(nursery):
+    with Cluster(workers=2, nursery=nursery, coordinator=True) as cluster:
+        yield cluster
+
+
+def reached(cluster, steps, pending):
+    """Waits until so many steps have returned."""
+    wait_until(lambda: pending.done() or cluster.call("chief0", "counting.progress") >= steps, 120, f"{steps} steps")
+    assert not pending.done(), "it ended before the fault"
+
+
+def times_applied(result):
+    """How often each step was applied; each variable must say at least once."""
+    assert all(len(counts) == STEPS and min(counts) >= 1 for counts in result["counts"])
+    return [max(counts) for counts in zip(*result["counts"], strict=True)]
+
+
+def test_every_update_once(cluster):
+    result = cluster.call("chief0", "counting.count", options=CROSSING, steps=STEPS, limit_s=120)
+    assert set(times_applied(result)) == {1}
+    assert result["given back"] == 0
+    calls = [cluster.stats(name)["background_calls"] for name in KILLS]
+    assert sum(calls) == STEPS and min(calls) > 0
+
+
+def test_a_worker_that_hangs(cluster):
+    pending = cluster.submit("chief0", "counting.count", options=CROSSING, steps=STEPS)
+    reached(cluster, 50, pending)
+    cluster.stop("worker0")
+    time.sleep(2)
+    cluster.resume("worker0")
+    assert set(times_applied(pending.result(120))) == {1}
+
+
+def test_workers_that_die(cluster):
+    pending = cluster.submit("chief0", "counting.count", options=CROSSING, steps=STEPS)
+    for kills, name in enumerate(KILLS):
+        reached(cluster, 100 + 150 * kills, pending)
+        cluster.kill(name)
+        cluster.restart(name)
+    result = pending.result(180)
+    times = times_applied(result)
+    # Run again were the closures that were under way, as in stock TensorFlow, and those that had not been confirmed.
+    assert sum(count - 1 for count in times) <= len(KILLS) + result["given back"]
+    assert max(times) <= 1 + len(KILLS)
+
+
+def test_a_parameter_server_that_dies(cluster):
+    pending = cluster.submit("chief0", "counting.count", options=CROSSING, steps=STEPS)
+    reached(cluster, 50, pending)
+    cluster.kill("ps0")
+    with pytest.raises(TaskError) as caught:
+        pending.result(120)
+    assert caught.value.kind in ("UnavailableError", "PSUnavailableError", "AbortedError")
+    assert "/job:ps" in caught.value.message
