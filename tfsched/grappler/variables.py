@@ -36,7 +36,8 @@ def is_handle(node: Any) -> bool:
 
 def is_handle_argument(node: Any) -> bool:
     """Whether the node is the argument of a function by which it is given a resource variable."""
-    if node.op != ARGUMENT_OP or node.attr["T"].type != types_pb2.DT_RESOURCE:
+    # To ask a node for an attribute that it does not have would give it an empty one, which TensorFlow rejects.
+    if node.op != ARGUMENT_OP or "_handle_dtypes" not in node.attr or node.attr["T"].type != types_pb2.DT_RESOURCE:
         return False
     return len(node.attr["_handle_dtypes"].list.type) == 1  # iterators, tables and the like have none
 
@@ -51,7 +52,7 @@ def dtype_of(node: Any) -> int:
 def shape_of(node: Any) -> Any:
     """The TensorShapeProto of the variable behind a node of a handle or a reference."""
     if node.op == ARGUMENT_OP:
-        shapes = node.attr["_handle_shapes"].list.shape
+        shapes = node.attr["_handle_shapes"].list.shape if "_handle_shapes" in node.attr else ()
         return shapes[0] if len(shapes) == 1 else tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
     return node.attr["shape"].shape
 
