@@ -99,3 +99,9 @@ def test_a_small_prediction(tmp_path):
     answer = json.loads(rows.read_text())
     assert [row["setting"] for row in answer] == ["vanilla", "tio", "tao"]
     assert all(row["predicted_s"] > 0 and row["measured_s"] > 0 for row in answer)
+
+
+def test_function_overhead_finds_the_graph_unchanged():
+    printed = run("function_overhead", "--calls", "20", "--blocks", "2")
+    assert all(f"| {way} | " in printed for way in ("stock", "disabled", "enabled"))
+    assert "traced graph: unchanged" in printed

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tfsched.bench import BenchConfig, BenchError, run
+from tfsched.bench.coordinator import last_finishes
+from tfsched.ordering.metrics import straggler_effect
 
 from .test_cluster import toy
 
@@ -14,7 +16,7 @@ CROSSING = "bytescheduler+barrier-crossing"
 def keys(result) -> dict[str, object]:
     """What a result holds, without its values."""
     return {
-        **{name: sorted(value) if isinstance(value, dict) else None for name, value in result.items()},
+        **{name: sorted(value) if isinstance(value, dict) else None for name, value in result.items() if name != "settings"},
         "row": sorted(result["settings"]["vanilla"]),
     }
 
@@ -40,6 +42,13 @@ def test_two_workers_train_and_the_result_is_like_a_sessions(tmp_path, capsys):
     session = run(toy(quiet=True, steps=1))
     assert session["api"] == "session"
     assert keys(session) == keys(result)
+
+
+def test_a_worker_that_got_no_step_was_idle_all_the_time():
+    finishes_s = last_finishes([(1, 12.0), (1, 14.0)], workers=2, began_s=10.0)
+    assert finishes_s[1] == 4.0
+    assert straggler_effect([finishes_s]) == pytest.approx(1.0)
+    assert last_finishes([(0, 13.0), (1, 14.0)], 2, 10.0) == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ def test_doctor_sees_a_real_transfer_go_through_the_scheduler():
     assert checks["pass"]["ok"] and "4 transfers ordered" in checks["pass"]["detail"]
     assert checks["transfers"]["ok"]
     assert checks["barrier"]["ok"] and "4 of 4" in checks["barrier"]["detail"]
+    assert checks["tf.function"]["ok"] and "4 transfers ordered; 4 went through" in checks["tf.function"]["detail"]
+    assert "4 of 4" in checks["tf.function"]["detail"]
 
 
 def test_doctor_says_what_to_do_without_the_library():

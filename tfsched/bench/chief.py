@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +14,7 @@ import tensorflow as tf
 from tfsched.bench import graphs, op_times
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import find_model
+from tfsched.bench.plans import save_plan
 from tfsched.bench.settings import crosses_barrier
 
 tf1 = tf.compat.v1
@@ -170,15 +169,9 @@ class Chief:
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps of an open session and saves the plan that `algorithm` makes of them."""
         import tfsched
-        import tfsched.tracing
 
         opened, built = self._sessions[session]
-        trace = tfsched.trace_steps(opened, built.fetches["step"], steps)
-        plan = tfsched.tracing.plan_from_trace(trace, algorithm)
-        handle, path = tempfile.mkstemp(prefix="tfs-plan-", suffix=".json")
-        os.close(handle)
-        plan.save(path)
-        return {"plan": path}
+        return {"plan": save_plan(tfsched.trace_steps(opened, built.fetches["step"], steps), algorithm)}
 
     def do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
         """Traces steps of an open session and saves the trace, the last step's background update included."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfsched.bench import functions, graphs
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import Model, Network, find_model
+from tfsched.bench.plans import save_plan
 from tfsched.bench.settings import TFSCHED
 
 
@@ -106,6 +107,15 @@ class Coordinator:
 
             tfsched.drain(timeout_s=self._timeout_s)
 
+    def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
+        """Traces steps of a setting's function on the first worker and saves the plan that `algorithm` makes of them."""
+        import tfsched
+
+        step, options = self._functions[session]
+        with self._scheduled(options):
+            trace = tfsched.trace_function(step, steps=steps, coordinator=self._coordinator)
+        return {"plan": save_plan(trace, algorithm)}
+
     def do_close(self, session: str) -> dict[str, Any]:
         """Forgets a setting's function."""
         self._functions.pop(session, None)
@@ -116,7 +126,7 @@ class Coordinator:
 
         Returns:
             `block_s`: seconds of all until the last update is applied; `finishes_s`: of the block, each worker's last
-            finish since its start; `unscheduled`: whether none of the parameter servers' transfers was ordered, though asked.
+            finish since its start; `unscheduled`: whether none of the parameter servers' transfers was ordered, but asked.
         """
         del fetch
         step, options = self._functions[session]
@@ -128,13 +138,23 @@ class Coordinator:
             self._coordinator.join()
             self._drain(options)
             block_s = time.perf_counter() - begin_s
-        finishes_s = [0.0] * workers
+        finished = []
         for result in results:
             # Where it ran is known from its values before they are fetched, and from nothing that is public.
             worker = tf.DeviceSpec.from_string(result._get_values()["finish"].device).task
             values = result.fetch()
             if not math.isfinite(values["loss"]):
                 raise BenchError(f"the loss became {values['loss']}: lower --steps")
-            finishes_s[worker] = max(finishes_s[worker], float(values["finish"]) - began_s)
+            finished.append((worker, float(values["finish"])))
+        finishes_s = last_finishes(finished, workers, began_s)
         unscheduled = options is not None and self._ordered(options) == ordered
         return {"block_s": block_s, "finishes_s": [finishes_s], "unscheduled": unscheduled}
+
+
+def last_finishes(finished: list[tuple[int, float]], workers: int, began_s: float) -> list[float]:
+    """Seconds from `began_s` until each worker finished its last step, from the (worker, clock) of each step."""
+    # Whoever is free takes the next step, so in a short block one may get none: it has been idle from the beginning.
+    last_s = [1e-6] * workers
+    for worker, clock_s in finished:
+        last_s[worker] = max(last_s[worker], clock_s - began_s)
+    return last_s

@@ -19,9 +19,9 @@ def run(cluster: dict[str, list[str]]) -> dict[str, Any]:
     """Runs steps, scheduled, with the barrier kept and crossed.
 
     Returns:
-      ``ordered``: transfers of the step that keeps the barrier that have a rank, ``moved``: what went through the parameter
-      server's scheduler in it, ``crossing``: variables updated in the background, ``trained``: whether all updates were
-      right; ``errors`` of the pass, ``report``: what it said.
+      Of the step that keeps the barrier: ``ordered``, whether transfers have ranks, ``kept``, what the pass said, ``moved``,
+      how many went through the parameter server's scheduler. Of those that cross it: ``crossing`` of ``variables`` were
+      updated in the background, ``trained`` tells whether rightly. ``errors`` of the pass, and the last ``report``.
     """
     import tensorflow as tf
 
@@ -67,7 +67,8 @@ def run(cluster: dict[str, list[str]]) -> dict[str, Any]:
     trained = all((variable.numpy() == -_STEPS).all() for variable in variables)
     del server
     return {
-        "ordered": kept.ordered,
+        "ordered": kept.ordered > 0,
+        "kept": kept.last_report,
         "errors": crossed.errors,
         "moved": moved,
         "variables": _VARIABLES,
