@@ -77,7 +77,6 @@ def runs(task):
     return int(task.state["runs"].numpy())
 
 
-
 def start_profile(task, directory):
     """Begins a profile of this process, as TensorBoard's callback does."""
     tf.profiler.experimental.start(directory)
