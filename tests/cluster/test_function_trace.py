@@ -82,6 +82,13 @@ def test_a_scheduled_function_is_traced_without_its_proxies(cluster, training):
         assert sum(row["bytes"] for row in ranked) == LAYERS * SIZE_BYTES
 
 
+def test_a_function_with_options_of_its_own_is_traced_with_them(cluster):
+    trace = traced(cluster, function="decorated", steps=1)
+    ranked = [(row["name"], row["rank"]) for row in trace.steps[0].sends if row["rank"] >= 0]
+    assert ranked == [(f"layer{layer}/ReadVariableOp:0", layer) for layer in range(LAYERS)]
+    assert not any(row["rank"] >= 0 for row in traced(cluster, steps=1).steps[0].sends)
+
+
 def test_a_plan_is_obeyed_on_the_wire_by_all_workers(cluster, training, tmp_path):
     pulls = sorted(name for name, link in training.links.items() if link.startswith(PS))
     saved = str(tmp_path / "trace.json.gz")
