@@ -54,7 +54,8 @@ PARTS = {
 CC_PARTS = {
     "core": rule(),
     "simulator": rule(parts="core"),
-    "transport": rule("tensorflow dirent.h netinet sys", "core"),  # POSIX: its sockets
+    # tsl and xla are parts of TensorFlow; POSIX: its sockets.
+    "transport": rule("tensorflow tsl xla dirent.h netinet sys", "core"),
     "ops": rule("tensorflow", "core transport"),
     "grappler": rule("tensorflow", "core transport"),
 }

@@ -12,8 +12,8 @@ from absl import logging
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
 
-from tfsched.grappler import keeping
 from tfsched._options import Options
+from tfsched.grappler import keeping
 from tfsched.grappler.graph import task_of
 from tfsched.grappler.rewrite import explain, rewrite
 from tfsched.grappler.strict import fail_with

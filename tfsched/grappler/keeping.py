@@ -31,7 +31,7 @@ def keep(api: ctypes.CDLL, key: str, request: Any, rewritten: Any | None) -> Non
 
 
 def bare(graph: Any, wanted: list[str]) -> Any:
-    """A copy, without attributes and what is not placed, of what leads to the ``wanted`` nodes, or of everything if there are none."""
+    """A copy, without attributes and what is not placed, of what the ``wanted`` nodes need; without any, of everything."""
     view = GraphView(graph)
     needed = view.ancestors(wanted) if wanted else [True] * len(view.nodes)
     copy = graph_pb2.GraphDef()

@@ -15,7 +15,7 @@ from tfsched.grappler.keeping import PARAMETER
 
 @contextlib.contextmanager
 def asked_for(key: str) -> Iterator[None]:
-    """Functions that this thread calls within the block are made anew, as they are scheduled now, and kept for trace ``key``."""
+    """Functions that this thread calls in the block are instantiated anew, as they are scheduled, and kept for ``key``."""
     eager = context.context()
     before = eager.function_call_options
     eager.function_call_options = context.FunctionCallOptions(

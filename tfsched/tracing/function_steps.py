@@ -39,8 +39,8 @@ class Assembler:
                 best = (len(transfers), view, transfers)
         if best is None:
             raise TraceError(
-                "No traced function spans several tasks that run tfsched; trace one that reads variables of parameter servers, "
-                "on a cluster whose tasks import tfsched."
+                "No traced function spans several tasks that run tfsched; trace one that reads variables of parameter "
+                "servers, on a cluster whose tasks import tfsched."
             )
         _, self._view, transfers = best
         self._tasks = {*self._view.tasks}
@@ -68,13 +68,13 @@ class Assembler:
         # Others, such as this process, are sent results, and our own questions' answers.
         add_sends(self._steps, [row for row in rows if row["from"] in self._tasks and row["to"] in self._tasks])
 
-    def finish(self, replicas: dict[str, list[str]] | None = None) -> StepTrace:
-        """The trace; ``replicas`` as in :class:`StepTrace`."""
+    def finish(self) -> StepTrace:
+        """The trace."""
         for step in self._steps:
             self._sign_step_ids(step)
             self._add_transfers(step)
         nodes = [(node.name, node.op, node.device, list(node.input)) for node in self._view.nodes]
-        return StepTrace(nodes, self._sizes, self._links, self._steps, tf.__version__, replicas or {})
+        return StepTrace(nodes, self._sizes, self._links, self._steps, tf.__version__)
 
     def _sign_step_ids(self, step: TracedStep) -> None:
         """Makes step ids positive, and negative those of background updates, as they are in sessions.
@@ -108,12 +108,3 @@ class Assembler:
             return name
         edge = _EDGE.match(row["name"])
         return self._by_node.get((edge["node"].removeprefix(READ_PREFIX), row["to"])) if edge else None
-
-
-def replicas_of(trace: StepTrace, known: Iterable[str]) -> dict[str, list[str]]:
-    """The task that computes -> the further tasks of its job: they run the same function."""
-    for task in trace.receivers():
-        job = task.partition("/replica:")[0]
-        if job != "/job:ps":
-            return {task: [one for one in known if one != task and one.partition("/replica:")[0] == job]}
-    return {}

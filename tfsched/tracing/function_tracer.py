@@ -13,11 +13,11 @@ from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function as def_function
 
 from tfsched.errors import TfschedError
-from tfsched.tracing.asking import asked_for
 from tfsched.grappler.bridge import install
 from tfsched.grappler.graph import task_of
 from tfsched.tracing import remote
-from tfsched.tracing.function_steps import Assembler, replicas_of
+from tfsched.tracing.asking import asked_for
+from tfsched.tracing.function_steps import Assembler
 from tfsched.tracing.step_trace import StepTrace
 
 _PLACE_S = 120.0  # for the coordinator to give a step to the wanted worker
@@ -41,13 +41,13 @@ def trace_function(
       fn: a tf.function, or a callable that calls one.
       args, kwargs: its arguments; with a coordinator they may be per-worker values, as for ``coordinator.schedule``.
       steps: how many runs to record, at least 1.
-      coordinator: the ``ClusterCoordinator`` that schedules the runs. None: ``fn`` is called from here, and runs where it and
-        the ``tf.device`` around this call say.
+      coordinator: the ``ClusterCoordinator`` that schedules the runs. None: ``fn`` is called from here, and runs where it
+        and the ``tf.device`` around this call say.
       worker: the number of the worker that the coordinator is to run it on.
 
     Returns:
       A StepTrace, as ``tfsched.trace_steps`` gives for sessions. Its plan names the transfers as the pass does for this
-      function, and holds for all workers.
+      function, and serves all workers.
 
     Raises:
       TfschedError: an argument cannot be used, another profiler runs on a task, or ``fn`` does not cross tasks with tfsched.
@@ -67,9 +67,7 @@ def trace_function(
         assembler.add_step(*_recorded(run, reached))
     for one in reached:
         assembler.add_sends(one.sends())
-    trace = assembler.finish()
-    trace.replicas = replicas_of(trace, known)
-    return trace
+    return assembler.finish()
 
 
 def _recorded(run: Callable[[], None], reached: list[remote.Remote]) -> tuple[int, int, list[tuple[str, int, int]]]:
@@ -132,7 +130,9 @@ def _runner(
             coordinator._cluster.schedule(here, args=args, kwargs=kwargs)
             coordinator.join()
             if time.monotonic() > deadline_s:
-                raise TfschedError(f"The coordinator gave worker {worker} no step within {_PLACE_S:g} s; see that it is alive.")
+                raise TfschedError(
+                    f"The coordinator gave worker {worker} no step within {_PLACE_S:g} s; see that it is alive."
+                )
 
     return scheduled
 

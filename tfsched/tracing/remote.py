@@ -16,7 +16,12 @@ from tfsched.grappler.graph import cpu_of, task_of
 from tfsched.ops import library
 
 _PINGS = 5
-_ANSWERS_NO = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnavailableError, tf.errors.UnimplementedError)
+_ANSWERS_NO = (
+    tf.errors.NotFoundError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.UnavailableError,
+    tf.errors.UnimplementedError,
+)
 
 
 def tasks() -> list[str]:

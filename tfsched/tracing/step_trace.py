@@ -78,7 +78,6 @@ class StepTrace:
       links: transfer name -> "sender>receiver".
       steps: the steps, oldest first.
       tensorflow: the version it was recorded with.
-      replicas: task -> further tasks that run the same graph in its stead; plans are for them as well.
     """
 
     nodes: list[tuple[str, str, str, list[str]]]
@@ -86,7 +85,6 @@ class StepTrace:
     links: dict[str, str]
     steps: list[TracedStep]
     tensorflow: str = ""
-    replicas: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def graph(self) -> Any:
         """The placed graph as a GraphDef without attributes."""
@@ -173,9 +171,7 @@ class StepTrace:
             raise TraceError("The trace has no transfers between tasks; trace a step of a graph that spans several tasks.")
         priorities: dict[str, float] = {}
         for receiver in self.receivers():
-            planned = make_plan(self.dag(receiver), algorithm, seed=seed).priorities
-            for task in (receiver, *self.replicas.get(receiver, ())):
-                priorities.update({f"{name.rpartition('@')[0]}@{task}": value for name, value in planned.items()})
+            priorities.update(make_plan(self.dag(receiver), algorithm, seed=seed).priorities)
         return Plan(algorithm, priorities, {"tensorflow": self.tensorflow, "steps": len(self.steps)})
 
     def to_json(self) -> dict[str, Any]:
@@ -186,7 +182,6 @@ class StepTrace:
             "nodes": [list(node) for node in self.nodes],
             "transfers": [{"name": name, "link": link, "bytes": self.sizes.get(name)} for name, link in self.links.items()],
             "steps": [dataclasses.asdict(step) for step in self.steps],
-            **({"replicas": self.replicas} if self.replicas else {}),
         }
 
     @classmethod
@@ -218,7 +213,6 @@ class StepTrace:
                     for row in data["steps"]
                 ],
                 tensorflow=_text(data["tensorflow"]),
-                replicas={_text(task): [_text(one) for one in more] for task, more in data.get("replicas", {}).items()},
             )
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = f"missing {error}" if isinstance(error, KeyError) else str(error)

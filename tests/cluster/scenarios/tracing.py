@@ -38,7 +38,8 @@ def connect(task, port):
         runs.assign_add(1)
         return loss
 
-    task.state.update(forward=forward, train=train, runs=runs)
+    decorated = tfsched.function(forward.python_function, options=tfsched.Options(strict=True))
+    task.state.update(forward=forward, train=train, decorated=decorated, runs=runs)
 
 
 def trace(task, function="forward", steps=3, options=None, direct=False, worker=0):
@@ -75,7 +76,6 @@ def run(task, function, options, count):
 def runs(task):
     """How often "train" has run."""
     return int(task.state["runs"].numpy())
-
 
 
 def start_profile(task, directory):
