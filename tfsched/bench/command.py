@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from tfsched.bench import claims as claims_module
 from tfsched.bench import report
 from tfsched.bench.cluster import Cluster
-from tfsched.bench.config import BenchConfig, batch_of, block_of, check, check_settings, threads_of
+from tfsched.bench.config import BenchConfig, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
 from tfsched.bench.op_times import StepSample
@@ -124,7 +124,6 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
 
 def _settings_and_link(config: BenchConfig) -> tuple[list[Setting], Link]:
     settings = find_settings(config.settings)
-    check_settings(config, settings)
     link = choose_link(config.link, parse_bandwidth(config.bandwidth))
     if link.kind == "emulated":
         settings = [for_emulated_link(setting) for setting in settings]

@@ -11,7 +11,7 @@ from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.runner import check_rounds
-from tfsched.bench.settings import APIS, SESSION, STRATEGY, Setting
+from tfsched.bench.settings import APIS, SESSION, STRATEGY
 from tfsched.bench.threads import AUTO, resolve_threads
 
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
@@ -139,15 +139,3 @@ def check(config: BenchConfig) -> None:
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
-
-
-def check_settings(config: BenchConfig, settings: list[Setting]) -> None:
-    """Refuses settings that the api cannot run."""
-    import tfsched
-
-    for setting in settings:
-        if config.api == STRATEGY and setting.needs_plan and "trace_function" not in tfsched.__all__:
-            raise BenchError(
-                f"setting {setting.name!r} needs op times, which --api strategy cannot trace: leave it out, "
-                "or use --api session"
-            )
