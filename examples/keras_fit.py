@@ -4,12 +4,9 @@ python examples/keras_fit.py            a parameter server, a worker and the coo
 TF_CONFIG=... python examples/keras_fit.py    one task of a real cluster; the chief coordinates
 """
 
-import os
-import sys
-
 import tensorflow as tf
 import tf_keras
-from local_cluster import join_or_start
+from local_cluster import join_or_start, leave
 
 import tfsched
 
@@ -39,5 +36,4 @@ def main():
 
 if __name__ == "__main__":
     main()
-    sys.stdout.flush()
-    os._exit(0)  # the tasks end with this process
+    leave()
