@@ -4,11 +4,8 @@ python examples/custom_loop.py            a parameter server, two workers and th
 TF_CONFIG=... python examples/custom_loop.py    one task of a real cluster; the chief coordinates
 """
 
-import os
-import sys
-
 import tensorflow as tf
-from local_cluster import join_or_start
+from local_cluster import join_or_start, leave
 
 import tfsched
 
@@ -51,5 +48,4 @@ def main():
 
 if __name__ == "__main__":
     main()
-    sys.stdout.flush()
-    os._exit(0)  # the tasks end with this process
+    leave()

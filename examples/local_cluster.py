@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import socket
+import sys
 
 import tfsched
 
@@ -31,12 +32,20 @@ def join_or_start(chief="chief", ps=1, workers=1):
     cluster = {job: [f"localhost:{ports.pop()}" for _ in range(count)] for job, count in jobs.items()}
     tasks = [(job, index) for job, count in jobs.items() for index in range(count) if (job, index) != (chief, 0)]
     cluster.setdefault(chief, [f"localhost:{ports.pop()}"])
-    # One process that has imported TensorFlow, from which the tasks are forked; they end with this one.
+    # One process that has imported TensorFlow, from which the tasks are forked.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tensorflow", "tfsched"])
     for job, index in tasks:
         processes.Process(target=_serve, args=(cluster, job, index), daemon=True).start()
     return cluster, 0
+
+
+def leave():
+    """Ends this process and the tasks that it has started; TensorFlow's servers have no end of their own."""
+    for process in multiprocessing.active_children():
+        process.kill()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _free_ports(count):

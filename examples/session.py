@@ -4,12 +4,9 @@ python examples/session.py            a parameter server and a worker on this ma
 TF_CONFIG=... python examples/session.py    one task of a real cluster; the first worker trains
 """
 
-import os
-import sys
-
 import numpy as np
 import tensorflow as tf
-from local_cluster import join_or_start
+from local_cluster import join_or_start, leave
 
 import tfsched
 
@@ -48,5 +45,4 @@ def main():
 
 if __name__ == "__main__":
     main()
-    sys.stdout.flush()
-    os._exit(0)  # TensorFlow's servers have no end of their own
+    leave()

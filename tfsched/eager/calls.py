@@ -9,12 +9,14 @@ later stays, and calls that are only traced into another function leave the trac
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tensorflow.python.eager import context as context_lib
+from tensorflow.python.eager import execute
 
 from tfsched.eager import outstanding
 from tfsched.eager.config import Setting
@@ -71,7 +73,10 @@ def _wrap_once() -> None:
     @functools.wraps(stock_call)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
         if current.own:
-            return stock_call(self, name, tensor_inputs, num_outputs)
+            # The manager with which a coordinator cancels closures is one for all threads: an own call that fails must not
+            # cancel theirs.
+            attrs = tuple(itertools.chain(*self.function_call_options.as_attrs().items()))
+            return execute.execute(name.decode(), num_outputs, tensor_inputs, attrs, self) or None
         setting = _by_function.get(name) if _by_function else None
         if setting is None:
             setting = current.scopes[-1] if current.scopes else _process
