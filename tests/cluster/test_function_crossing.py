@@ -46,8 +46,9 @@ def test_values_are_those_of_stock(cluster, optimizer, options):
     after = cluster.stats(WORKER)
     assert after["background_calls"] - before["background_calls"] == STEPS
     assert after["background_failed"] == after["background_outstanding"] == 0
-    # Four weights are sent ahead for each step but the first; the second function has looked at some before.
-    assert sum(cluster.stats(name)["sent_ahead_used"] for name in SERVERS) - used == 4 * (STEPS - 1)
+    # Four weights are sent ahead for each step but the first, and the second if the first one's were found to be another's.
+    used = sum(cluster.stats(name)["sent_ahead_used"] for name in SERVERS) - used
+    assert used in (4 * (STEPS - 1), 4 * (STEPS - 2))
     for name in (WORKER, *SERVERS):
         idle = cluster.wait_idle(name)
         assert idle["expectations"] == idle["mailboxes"] == 0
@@ -61,8 +62,7 @@ def test_a_step_returns_before_its_updates_and_others_see_it_finished(cluster):
     try:
         for _ in range(2):
             got += cluster.call(CHIEF, "functions.steps", count=1)
-            outstanding = cluster.stats(WORKER)["background_outstanding"]
-            assert outstanding == 1
+            assert cluster.stats(WORKER)["background_outstanding"] == 1, cluster.stats(WORKER)
             assert sum(cluster.stats(name)["expectations"] for name in SERVERS) > 0
     finally:
         cluster.call(WORKER, "functions.cap", rate_bps=0)
@@ -76,10 +76,10 @@ def test_an_error_of_an_update_arrives_and_the_next_step_trains(cluster):
     cluster.call(CHIEF, "functions.variables")
     failed = cluster.stats(WORKER)["background_failed"]
     with pytest.raises(TaskError) as caught:
-        cluster.call(CHIEF, "functions.steps", count=1, poison=1.0)
+        cluster.call(CHIEF, "functions.steps", count=1, poison=40)
         cluster.call(CHIEF, "functions.variables")
     assert caught.value.kind == "InvalidArgumentError"
-    assert "background update" in caught.value.message and "the update's own error" in caught.value.message
+    assert "background update" in caught.value.message and "Incompatible shapes" in caught.value.message
     assert cluster.stats(WORKER)["background_failed"] == failed + 1
     cluster.call(CHIEF, "functions.steps", count=2)
     cluster.call(CHIEF, "functions.variables")
