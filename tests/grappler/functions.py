@@ -45,7 +45,9 @@ class Function:
                 node.device = source.device
             node.device = node.device or WORKER
         for position, output in enumerate(traced.graph.outputs):
-            node = graph.node.add(name=f"result_{position}", op="_Retval", device=WORKER, input=[output.name.replace(":0", "")])
+            node = graph.node.add(
+                name=f"result_{position}", op="_Retval", device=WORKER, input=[output.name.replace(":0", "")]
+            )
             node.attr["T"].type = output.dtype.as_datatype_enum
             node.attr["index"].i = position
         return graph
