@@ -1,4 +1,4 @@
-"""What the pass makes of the graphs of tf.functions: their arguments are variables, what they keep runs, nothing is pruned."""
+"""What the pass makes of the graphs of tf.functions: arguments are variables, what they keep runs, nothing is pruned."""
 
 import pytest
 import tensorflow as tf
