@@ -55,8 +55,8 @@ def test_values_are_those_of_stock(cluster, optimizer, options):
 
 
 def test_a_step_returns_before_its_updates_and_others_see_it_finished(cluster):
-    wanted, _ = train(cluster, STOCK, "by_hand")
-    cluster.call(CHIEF, "functions.open_training", options={**CHUNKS, "partition_bytes": 0}, optimizer="by_hand")
+    wanted, _ = train(cluster, STOCK, "plain")
+    cluster.call(CHIEF, "functions.open_training", options={**CHUNKS, "partition_bytes": 0}, optimizer="plain")
     got = cluster.call(CHIEF, "functions.steps", count=1, look_every=3)
     cluster.call(WORKER, "functions.cap", rate_bps=300_000)  # a step's gradients take one second now
     try:

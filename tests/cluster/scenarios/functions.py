@@ -8,15 +8,26 @@ WORKER = "/job:worker/replica:0/task:0"
 _WIDTH = 48
 
 
+class _Plain:
+    """Gradient descent written with ``assign_sub``."""
+
+    variables = ()
+
+    def apply(self, gradients, variables):
+        for gradient, variable in zip(gradients, variables, strict=True):
+            with tf.device(variable.device):
+                variable.assign_sub(0.1 * gradient)
+
+
 class _ByHand:
-    """Momentum written with ``assign``s, as a tf.Module would have it: the second reads what the first has written."""
+    """Momentum written with ``assign``s, as a tf.Module would have it: the second reads what the first has written.
+
+    The strategy spreads variables as they come, so some slots are on another server than their variable.
+    """
 
     def __init__(self, variables, rate=0.1, momentum=0.9):
         self._rate, self._momentum = rate, momentum
-        self.variables = []
-        for variable in variables:
-            with tf.device(variable.device):
-                self.variables.append(tf.Variable(tf.zeros(variable.shape)))
+        self.variables = [tf.Variable(tf.zeros(variable.shape)) for variable in variables]
 
     def apply(self, gradients, variables):
         for gradient, variable, slot in zip(gradients, variables, self.variables, strict=True):
@@ -30,7 +41,7 @@ class Training:
 
     Args:
       task: the coordinator's.
-      optimizer: "sgd", "adam", "legacy_adam" (tf_keras), "by_hand".
+      optimizer: "sgd", "adam", "legacy_adam" (tf_keras), "plain", "by_hand".
       poisoned: a gradient can be given a shape with which its update fails.
     """
 
@@ -49,7 +60,7 @@ class Training:
             gradients = tape.gradient(loss, variables)
             if poisoned:
                 gradients[0] = gradients[0][: _WIDTH - poison]  # fits the variable only if nothing is missing
-            if optimizer == "by_hand":
+            if optimizer in ("by_hand", "plain"):
                 rule.apply(gradients, variables)
             else:
                 rule.apply_gradients(zip(gradients, variables, strict=True))
@@ -62,8 +73,8 @@ class Training:
     def _rule(self, name, variables):
         import tf_keras
 
-        if name == "by_hand":
-            return _ByHand(variables)
+        if name in ("by_hand", "plain"):
+            return _ByHand(variables) if name == "by_hand" else _Plain()
         if name == "legacy_adam":
             rule = tf_keras.optimizers.legacy.Adam(0.01)
             rule._create_all_weights(variables)
