@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from .cluster import Cluster, TaskError, wait_until
+from .cluster import Cluster, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 CHIEF = "chief0"
@@ -75,11 +75,8 @@ def test_an_error_of_an_update_arrives_and_the_next_step_trains(cluster):
     cluster.call(CHIEF, "functions.steps", count=2)
     cluster.call(CHIEF, "functions.variables")
     failed = cluster.stats(WORKER)["background_failed"]
-    with pytest.raises(TaskError) as caught:
-        cluster.call(CHIEF, "functions.steps", count=1, poison=40)
-        cluster.call(CHIEF, "functions.variables")
-    assert caught.value.kind == "InvalidArgumentError"
-    assert "background update" in caught.value.message and "Incompatible shapes" in caught.value.message
+    said = cluster.call(CHIEF, "functions.poison")
+    assert said and all("background update" in text and "Incompatible shapes" in text for text in said)
     assert cluster.stats(WORKER)["background_failed"] == failed + 1
     cluster.call(CHIEF, "functions.steps", count=2)
     cluster.call(CHIEF, "functions.variables")

@@ -110,6 +110,17 @@ def steps(task, count, look_every=0, poison=0):
     return seen
 
 
+def poison(task):
+    """One step whose update fails; what was said, by the step or when the coordinator joined."""
+    said = []
+    for attempt in (lambda: steps(task, 1, poison=40), task.state["training"].coordinator.join):
+        try:
+            attempt()
+        except tf.errors.InvalidArgumentError as error:
+            said.append(str(error))
+    return said
+
+
 def variables(task):
     """Every variable's bytes, as hexadecimal text, when all updates are applied."""
     training = task.state["training"]
