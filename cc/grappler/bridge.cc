@@ -36,7 +36,8 @@ std::vector<std::string> CapableDevices(const tensorflow::grappler::Cluster* clu
   for (const tensorflow::Device* device : devices->devices()) {
     // In TensorFlow 2 a task's own devices may be listed as remote ones.
     const bool own = IsLocal(device->attributes());
-    if (own || (!local && (dynamic_cast<const tensorflow::LocalDevice*>(device) != nullptr || IsCapable(device->attributes())))) {
+    if (own ||
+        (!local && (dynamic_cast<const tensorflow::LocalDevice*>(device) != nullptr || IsCapable(device->attributes())))) {
       names.push_back(device->name());
     }
   }

@@ -111,9 +111,8 @@ void Launch(const Request& request, int64_t token, const std::shared_ptr<Functio
   }
   request.context->set_output(0, argument);
   request.done();
-  execution->Start(std::move(arguments), [token, execution, runtime, runtimes = request.runtimes](const absl::Status& status) {
-    Finish(token, runtime, runtimes, status);
-  });
+  execution->Start(std::move(arguments), [token, execution, runtime, runtimes = request.runtimes](
+                                             const absl::Status& status) { Finish(token, runtime, runtimes, status); });
 }
 
 // Makes the runtime on a thread of its own, for that takes RPCs; whatever happens there, the step gets its answer in time.

@@ -42,10 +42,10 @@ class VariablesKernel : public OpKernel {
                 tensorflow::errors::Internal("tfsched: an order has ", order.NumElements(), " numbers, not 2."));
     const int64_t id = order.vec<int64_t>()(1);
     std::vector<Tensor> handles;
-    OP_REQUIRES(context, ProcessHandleTable().Find(id, &handles),
-                tensorflow::errors::FailedPrecondition("tfsched: ", context->device()->name(),
-                                                       " does not know the variables (list ", id,
-                                                       ") of a step whose update it was given; it was restarted since."));
+    OP_REQUIRES(
+        context, ProcessHandleTable().Find(id, &handles),
+        tensorflow::errors::FailedPrecondition("tfsched: ", context->device()->name(), " does not know the variables (list ",
+                                               id, ") of a step whose update it was given; it was restarted since."));
     OP_REQUIRES(context, static_cast<int>(handles.size()) + 1 == context->num_outputs(),
                 tensorflow::errors::Internal("tfsched: list ", id, " has ", handles.size(), " variables, not ",
                                              context->num_outputs() - 1, "."));

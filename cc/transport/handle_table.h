@@ -46,7 +46,7 @@ class HandleTable {
 
   mutable std::mutex mu_;
   std::mt19937_64 random_;
-  std::map<std::string, Entry> entries_;                   // by the handles' keys
+  std::map<std::string, Entry> entries_;  // by the handles' keys
   std::unordered_map<int64_t, const Entry*> by_id_;
   bool armed_ = false;  // ForgetOld is going to be called
 };

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from .cluster import Cluster, TaskError, wait_until
+from .cluster import Cluster, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 CHIEF = "chief0"
@@ -46,23 +46,23 @@ def test_values_are_those_of_stock(cluster, optimizer, options):
     after = cluster.stats(WORKER)
     assert after["background_calls"] - before["background_calls"] == STEPS
     assert after["background_failed"] == after["background_outstanding"] == 0
-    # Four weights are sent ahead for each step but the first; the second function has looked at some before.
-    assert sum(cluster.stats(name)["sent_ahead_used"] for name in SERVERS) - used == 4 * (STEPS - 1)
+    # Four weights are sent ahead for each step but the first, and the second if the first one's were found to be another's.
+    used = sum(cluster.stats(name)["sent_ahead_used"] for name in SERVERS) - used
+    assert used in (4 * (STEPS - 1), 4 * (STEPS - 2))
     for name in (WORKER, *SERVERS):
         idle = cluster.wait_idle(name)
         assert idle["expectations"] == idle["mailboxes"] == 0
 
 
 def test_a_step_returns_before_its_updates_and_others_see_it_finished(cluster):
-    wanted, _ = train(cluster, STOCK, "by_hand")
-    cluster.call(CHIEF, "functions.open_training", options={**CHUNKS, "partition_bytes": 0}, optimizer="by_hand")
+    wanted, _ = train(cluster, STOCK, "plain")
+    cluster.call(CHIEF, "functions.open_training", options={**CHUNKS, "partition_bytes": 0}, optimizer="plain")
     got = cluster.call(CHIEF, "functions.steps", count=1, look_every=3)
     cluster.call(WORKER, "functions.cap", rate_bps=300_000)  # a step's gradients take one second now
     try:
         for _ in range(2):
             got += cluster.call(CHIEF, "functions.steps", count=1)
-            outstanding = cluster.stats(WORKER)["background_outstanding"]
-            assert outstanding == 1
+            assert cluster.stats(WORKER)["background_outstanding"] == 1, cluster.stats(WORKER)
             assert sum(cluster.stats(name)["expectations"] for name in SERVERS) > 0
     finally:
         cluster.call(WORKER, "functions.cap", rate_bps=0)
@@ -75,11 +75,8 @@ def test_an_error_of_an_update_arrives_and_the_next_step_trains(cluster):
     cluster.call(CHIEF, "functions.steps", count=2)
     cluster.call(CHIEF, "functions.variables")
     failed = cluster.stats(WORKER)["background_failed"]
-    with pytest.raises(TaskError) as caught:
-        cluster.call(CHIEF, "functions.steps", count=1, poison=1.0)
-        cluster.call(CHIEF, "functions.variables")
-    assert caught.value.kind == "InvalidArgumentError"
-    assert "background update" in caught.value.message and "the update's own error" in caught.value.message
+    said = cluster.call(CHIEF, "functions.poison")
+    assert said and all("background update" in text and "Incompatible shapes" in text for text in said)
     assert cluster.stats(WORKER)["background_failed"] == failed + 1
     cluster.call(CHIEF, "functions.steps", count=2)
     cluster.call(CHIEF, "functions.variables")

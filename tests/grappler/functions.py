@@ -24,7 +24,7 @@ class Function:
         self.keep = [op.name for op in traced.graph.control_outputs]
 
     def _placed(self, traced, server_of):
-        """Placeholders of captures become arguments; ops on a handle go where it is, others to the worker or their device."""
+        """Placeholders of captures become arguments; ops on a handle go to it, others to their device or the worker."""
         graph = graph_pb2.GraphDef(versions=traced.graph.as_graph_def().versions)
         graph.node.extend(traced.graph.as_graph_def().node)
         nodes = {node.name: node for node in graph.node}
@@ -45,7 +45,9 @@ class Function:
                 node.device = source.device
             node.device = node.device or WORKER
         for position, output in enumerate(traced.graph.outputs):
-            node = graph.node.add(name=f"result_{position}", op="_Retval", device=WORKER, input=[output.name.replace(":0", "")])
+            node = graph.node.add(
+                name=f"result_{position}", op="_Retval", device=WORKER, input=[output.name.replace(":0", "")]
+            )
             node.attr["T"].type = output.dtype.as_datatype_enum
             node.attr["index"].i = position
         return graph

@@ -1,4 +1,4 @@
-"""What the pass makes of the graphs of tf.functions: their arguments are variables, what they keep runs, nothing is pruned."""
+"""What the pass makes of the graphs of tf.functions: arguments are variables, what they keep runs, nothing is pruned."""
 
 import pytest
 import tensorflow as tf
@@ -10,6 +10,7 @@ import tfsched
 from tfsched._options import Options
 from tfsched.grappler.bridge import pass_stats
 from tfsched.grappler.clients import client_at
+from tfsched.grappler.graph import GraphView
 from tfsched.grappler.rewrite import rewrite
 
 CROSS = Options(barrier=False)
@@ -24,10 +25,12 @@ def _library():
 
 def cut(function, options=CROSS, local=(HOME,)):
     """(GraphDef, report, the background function's nodes by name)."""
-    result, report = rewrite(
-        copy(function.graph), options, function.fetches, function.keep, client="me", local=local
+    result, report = rewrite(copy(function.graph), options, function.fetches, function.keep, client="me", local=local)
+    if result is not None:  # nothing waits for itself
+        assert len(GraphView(result).topological) == len(result.node)
+    functions = (
+        [one for one in result.library.function if one.signature.name.startswith("tfsched_background")] if result else []
     )
-    functions = [one for one in result.library.function if one.signature.name.startswith("tfsched_background")] if result else []
     return result, report, {node.name: update_of(node) for one in functions for node in one.node_def}
 
 
@@ -131,6 +134,26 @@ def test_a_slot_that_is_returned_keeps_both_updates():
     _, report, _ = cut(Function(returned, SLOTS))
     assert set(report.kept.values()) == {"its value is used after the update"}
     assert len(report.crossing) == 2  # those of the other server
+
+
+def test_a_slot_whose_read_others_wait_for_keeps_both_updates():
+    def awaited(*variables):
+        loss, gradients = gradients_of(*variables[:2])
+        with tf.device(PS0):
+            variables[2].assign(0.9 * variables[2] - 0.1 * gradients[0])
+            read = tf.raw_ops.ReadVariableOp(resource=variables[2].handle, dtype=tf.float32)
+            variables[0].assign_add(read)
+            with tf.control_dependencies([read]):
+                group = tf.no_op()
+        with tf.device(WORKER), tf.control_dependencies([group]):
+            late = gradients[1] + 1.0
+        with tf.device(PS1):
+            variables[1].assign_sub(late)
+        return loss
+
+    _, report, _ = cut(Function(awaited, SLOTS[:3]))
+    assert set(report.kept.values()) == {"others wait for its update"}
+    assert len(report.crossing) == 1
 
 
 def test_groups_of_control_edges_are_parted():

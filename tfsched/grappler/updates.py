@@ -322,7 +322,7 @@ class _Search:
         while stack:
             for source in self.view.inputs(stack.pop()):
                 if source in inside:
-                    awaited.add(source)
+                    awaited.add(self.late.get(source, source))  # a read that moves is behind the hand-over too
                 elif source not in seen:
                     seen.add(source)
                     stack.append(source)
