@@ -52,7 +52,7 @@ def dtype_of(node: Any) -> int:
 def shape_of(node: Any) -> Any:
     """The TensorShapeProto of the variable behind a node of a handle or a reference."""
     if node.op == ARGUMENT_OP:
-        shapes = node.attr["_handle_shapes"].list.shape if "_handle_shapes" in node.attr else ()
+        shapes = list(node.attr["_handle_shapes"].list.shape) if "_handle_shapes" in node.attr else []
         return shapes[0] if len(shapes) == 1 else tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
     return node.attr["shape"].shape
 
