@@ -21,8 +21,9 @@ class Counters(tf.Module):
     def mark(self, number):
         """Reads all variables, as a training step does, and adds one to the element of step ``number`` of each."""
         seen = tf.add_n([tf.reduce_sum(mark) for mark in self.marks])
+        nothing = tf.minimum(tf.abs(seen), 0.0)  # which Grappler does not know, as it would of 0 * seen
         for mark in self.marks:
-            mark.assign_add(tf.one_hot(number, self.steps + _SIZE) + 0.0 * seen)
+            mark.assign_add(tf.one_hot(number, self.steps + _SIZE) + nothing)
         return seen
 
     def counts(self):
