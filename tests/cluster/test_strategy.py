@@ -49,6 +49,17 @@ def test_identical(pair, loop, optimizer, options):
     assert ours.stats("ps0")["tasks"] > before[1]
 
 
+def test_steps_in_a_loop_are_ordered_and_identical(pair):
+    stock, ours = pair
+    arguments = {"optimizer": "sgd", "steps": 40, "steps_per_execution": 5}
+    before = ours.stats("ps0")["tasks"]
+    wanted = stock.call("chief0", "strategy.fit", limit_s=120, **arguments)
+    options = {"policy": "bytescheduler", "partition_bytes": 4096}
+    assert ours.call("chief0", "strategy.fit", limit_s=120, options=options, **arguments) == wanted
+    # Within the loop: a pull of each layer's weights at least, in every turn.
+    assert ours.stats("ps0")["tasks"] - before > 40 * 3
+
+
 def test_what_a_step_did_is_seen_once_it_has_returned(pair):
     _, ours = pair
     assert ours.call("chief0", "counting.visible", options=CROSSING) == []

@@ -198,6 +198,29 @@ def test_loops_and_branches_are_left_alone():
     assert ordered == {"w:0"}  # into the loop, once
 
 
+@pytest.mark.parametrize(("policy", "is_ordered"), [("tictac", False), ("bytescheduler", True), ("p3", True)])
+def test_pulls_in_a_loop_are_ordered_where_nobody_waits_for_a_missing_rank(policy, is_ordered):
+    def function():
+        tf1.disable_control_flow_v2()
+        with tf.device(PS0):
+            variable = tf1.get_variable("inside", [600], use_resource=True)
+        with tf.device(WORKER):
+
+            def body(number, value):
+                with tf.device(PS0):
+                    read = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.float32, name="read")
+                return number + 1.0, value + read
+
+            return [tf1.while_loop(lambda number, _: number < 9.0, body, [1.0, tf.zeros([600])])[1]]
+
+    graph_def, fetches = build(function)
+    changed, report = rewritten(graph_def, fetches, policy=policy, partition_bytes=4096 if is_ordered else 0)
+    assert {name for name in by_transfer(changed) if "read" in name} == ({"while/read:0"} if is_ordered else set())
+    assert bool(report.unordered.get("in a loop or a branch")) is not is_ordered
+    again, _ = rewritten(changed, fetches, policy=policy)
+    assert canonical(again) == canonical(changed)
+
+
 def test_reference_variables_are_sent_as_snapshots():
     def function():
         with tf.device(PS0):

@@ -16,7 +16,7 @@ from tfsched.grappler import partition, proxies, ranks
 from tfsched.grappler.graph import GraphView
 from tfsched.grappler.op_types import has_ref_input
 from tfsched.grappler.ranks import Ranked
-from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers
+from tfsched.grappler.transfers import CONDITIONAL, MADE_FROM_TRANSFERS, Transfer, find_transfers
 from tfsched.grappler.variables import VariableKey, is_stateless, is_update, key_of, variable_behind
 from tfsched.ordering import Plan
 
@@ -27,6 +27,14 @@ NEVER_WAITING = frozenset({"bytescheduler", "p3"})
 def are_tagged(options: Options) -> bool:
     """Whether pushes get ranks at all."""
     return options.policy in NEVER_WAITING
+
+
+def free_conditional_pulls(view: GraphView, transfers: Sequence[Transfer]) -> None:
+    """Lets pulls in loops and branches be ordered, in place: under these policies nobody waits for one that does not come."""
+    for transfer in transfers:
+        by_reference = any(has_ref_input(view.nodes[number], port) for number, port in transfer.consumers)
+        if transfer.keep == CONDITIONAL and not by_reference and variable_behind(view, transfer.source) is not None:
+            transfer.keep = ""
 
 
 def variable_ranks(view: GraphView, ranked: Sequence[Ranked]) -> dict[VariableKey, int]:
@@ -58,7 +66,7 @@ def find_pushes(
     found: dict[tuple[str, str], list[tuple[float, int, Transfer]]] = {}
     updates = _Updates(view, needed)
     for position, transfer in enumerate(transfers):
-        if transfer.keep not in ("", MADE_FROM_TRANSFERS):
+        if transfer.keep not in ("", MADE_FROM_TRANSFERS, CONDITIONAL):
             continue
         if any(has_ref_input(view.nodes[number], port) for number, port in transfer.consumers):
             continue

@@ -13,7 +13,7 @@ from tfsched.errors import TfschedError
 from tfsched.grappler import barrier, dags, partition, proxies, pushes, ranks
 from tfsched.grappler.clients import home_of_function, is_function
 from tfsched.grappler.graph import GraphView, split_input
-from tfsched.grappler.transfers import MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
+from tfsched.grappler.transfers import CONDITIONAL, MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
 from tfsched.grappler.variables import VariableKey
 from tfsched.ordering import Plan
 
@@ -157,6 +157,8 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
     """Gives the transfers that can be ordered their ranks, in place; returns whether there are any."""
     needed = step.needed(view)
     transfers = find_transfers(view, needed)
+    if pushes.are_tagged(options):
+        pushes.free_conditional_pulls(view, transfers)
     for transfer in transfers:
         if not transfer.keep and step.capable is not None and transfer.sender not in step.capable:
             transfer.keep = "from a task without tfsched"
@@ -203,7 +205,8 @@ def _add_pushes(
     capable: Collection[str] | None,
 ) -> int:
     """Appends the pushes to what already goes between the same tasks, marks them as ordered and counts them."""
-    made = [one for one in transfers if one.keep == MADE_FROM_TRANSFERS and (capable is None or one.sender in capable)]
+    late = (MADE_FROM_TRANSFERS, CONDITIONAL)
+    made = [one for one in transfers if one.keep in late and (capable is None or one.sender in capable)]
     found = pushes.find_pushes(view, needed, made, ranks_of)
     for tasks, group in found.items():
         groups.setdefault(tasks, []).extend(group)
@@ -227,8 +230,8 @@ def _priorities(
         name = options.ordering
         if name == "tao" and plan is None:
             raise TfschedError(
-                "Ordering 'tao' needs op times and no plan is given; trace some steps with tfsched.trace_steps, save "
-                "trace.plan('tao') and name the file in Options(plan=...)."
+                "Ordering 'tao' needs op times and no plan is given; trace some steps with tfsched.trace_steps or "
+                "trace_function, save trace.plan('tao') and name the file in Options(plan=...)."
             )
         computed = orderings.get(name)(dags.dag_of_placed_graph(view, needed, transfers, receiver), seed=options.seed)
     return {name: (0, planned[name]) if name in planned else (1, computed[name]) for name in mine}

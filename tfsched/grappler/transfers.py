@@ -24,6 +24,8 @@ SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
 
 # Why a transfer is left alone where an ordering of what exists at the start of the step has no say.
 MADE_FROM_TRANSFERS = "made from other transfers"
+# The same rank comes again with every turn of a loop, and a branch may not be taken.
+CONDITIONAL = "in a loop or a branch"
 
 # The bytes of these are not the tensor's: handles, boxed values, strings of any length. They are sent as they are.
 _NOT_FLAT = {types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT, types_pb2.DT_INVALID}
@@ -126,7 +128,7 @@ def _classify(view: GraphView, transfers: list[Transfer]) -> None:
         elif "CPU" not in node.device.rpartition("/")[2].upper():
             transfer.keep = "not in host memory"
         elif conditional[transfer.source]:
-            transfer.keep = "in a loop or a branch"
+            transfer.keep = CONDITIONAL
         elif waits[transfer.source]:
             # Its time of arrival is the computation's business. Ordering it could make it wait for a transfer that waits
             # for it. TicTac too orders the leaves of the receiver's partition (section 2.4).

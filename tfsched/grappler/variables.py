@@ -20,8 +20,8 @@ HANDLE_OP, ARGUMENT_OP = "VarHandleOp", "_Arg"
 # What puts out a variable's whole value, from its handle as the first input.
 READS = {"ReadVariableOp", "TfschedRead", "TfschedReadAhead"}
 
-# Hand their first input on, value and shape.
-PASSING_ON = {"Identity", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics"}
+# Hand their first input on, value and shape. What enters a loop is the same in each of its turns if it is a handle.
+PASSING_ON = {"Identity", "StopGradient", "Snapshot", "PreventGradient", "CheckNumerics", "Enter"}
 
 # What changes a variable, which is always the first input.
 _UPDATE = re.compile(
