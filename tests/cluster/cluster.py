@@ -63,6 +63,16 @@ def wait_until(condition, limit_s, what):
         time.sleep(0.02)
 
 
+def cut_network(testbed, hosts, seconds=2.0):
+    """Takes the hosts' links away for a while; everything that is on them then is lost."""
+    for state in ("down", "up"):
+        for host in hosts:
+            command = ["ip", "-n", testbed.namespace(host), "link", "set", "eth0", state]
+            subprocess.run(command, check=True, timeout=20)
+        if state == "down":
+            time.sleep(seconds)
+
+
 def task_environment():
     """The environment of a task's process, but for what a test adds."""
     # A proxy would be asked for the peers; what a test does not set must not be set by whoever runs it.

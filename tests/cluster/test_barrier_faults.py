@@ -1,14 +1,12 @@
 """What breaks while updates are under way, as users see it: 20 times each, and every update is accounted for."""
 
 import statistics
-import subprocess
-import time
 
 import pytest
 
 from tfsched.bench.testbed import Testbed, netns_available
 
-from .cluster import Cluster, TaskError, wait_until
+from .cluster import Cluster, TaskError, cut_network, wait_until
 from .test_long_run import sample
 
 pytestmark = pytest.mark.timeout(300)
@@ -274,16 +272,6 @@ def test_a_step_cancelled_before_its_gradients_exist(nursery):
         assert cluster.stats(HOME)["background_failed"] == 0
 
 
-def cut(testbed, hosts):
-    """Takes the hosts' links away for two seconds; everything that is on them then is lost."""
-    for state in ("down", "up"):
-        for host in hosts:
-            command = ["ip", "-n", testbed.namespace(host), "link", "set", "eth0", state]
-            subprocess.run(command, check=True, timeout=20)
-        if state == "down":
-            time.sleep(2)
-
-
 def test_a_network_that_is_gone_for_two_seconds(nursery):
     """Four workers, each with variables of its own, lose the network in mid-push five times."""
     available, reason = netns_available()
@@ -302,7 +290,7 @@ def test_a_network_that_is_gone_for_two_seconds(nursery):
             under_way = [cluster.submit(worker, "breaking.steps", count=3) for worker in workers]
             wait_until(lambda: all(cluster.stats(worker)["queue_depth"] for worker in workers), 20, "pushes")
             # Each worker's update is in its middle, and its next step waits for it.
-            cut(testbed, workers)
+            cut_network(testbed, workers)
             assert not any(pending.done() for pending in under_way)
             for pending in under_way:
                 pending.result()

@@ -4,7 +4,9 @@ import time
 
 import pytest
 
-from .cluster import Cluster, TaskError, wait_until
+from tfsched.bench.testbed import Testbed, netns_available
+
+from .cluster import Cluster, TaskError, cut_network, wait_until
 
 pytestmark = pytest.mark.timeout(400)
 STEPS = 500
@@ -45,6 +47,22 @@ def test_a_worker_that_hangs(cluster):
     time.sleep(2)
     cluster.resume("worker0")
     assert set(times_applied(pending.result(120))) == {1}
+
+
+def test_a_network_that_is_gone_for_two_seconds(nursery):
+    available, reason = netns_available()
+    if not available:
+        pytest.skip(reason)
+    names = ["ps0", *KILLS, "chief0"]
+    with Testbed(names) as testbed, Cluster(nursery=nursery, workers=2, testbed=testbed, coordinator=True) as cluster:
+        pending = cluster.submit("chief0", "counting.count", options=CROSSING, steps=STEPS)
+        for cuts in range(2):
+            reached(cluster, 100 + 150 * cuts, pending)
+            cut_network(testbed, KILLS)
+        result = pending.result(180)
+        # TCP brings what was on the links again: nobody is lost, so nothing is run again.
+        assert set(times_applied(result)) == {1}
+        assert result["given back"] == 0
 
 
 def test_workers_that_die(cluster):
