@@ -9,10 +9,11 @@ from rich.console import Console
 from tfsched.bench import plots, report
 from tfsched.bench.claims import check_claims, print_claims
 from tfsched.bench.op_times import StepSample
-from tfsched.bench.runner import COMPUTE, PULL, PUSH, Measurement
+from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
 
 FACTS = {
     "model": "mlp24",
+    "api": "session",
     "phase": "forward",
     "ps": 1,
     "workers": 2,
@@ -36,7 +37,7 @@ def measurement(**names) -> Measurement:
 
 def test_result_has_exactly_the_promised_fields():
     result = report.build_result(measurement(vanilla=[1.6, 1.5, 1.7], tio=[1.0, 1.0, 1.1]), FACTS)
-    for key in ("model", "phase", "ps", "workers", "bandwidth_bps", "link", "batch", "tensorflow"):
+    for key in ("model", "api", "phase", "ps", "workers", "bandwidth_bps", "link", "batch", "tensorflow"):
         assert result[key] == FACTS[key]
     assert result["bounds"]["compute_s"] == pytest.approx(0.8)
     assert result["bounds"]["communication_s"] == pytest.approx(1.0)
@@ -100,6 +101,16 @@ def test_table_shows_settings_bounds_and_notes():
     text = console.export_text()
     for part in ("vanilla", "tio", "1.60", "lower 1.000 s", "upper 1.800 s", "note: a note", "default inter-op"):
         assert part in text.replace("\n", " ")
+
+
+def test_computing_beside_communication_is_told_where_it_was_measured():
+    measured = measurement(vanilla=[1.6])
+    assert report.build_result(measured, FACTS)["bounds"]["beside_s"] is None
+    measured.bounds_s[BESIDE] = [0.9, 1.0, 1.1]
+    result = report.build_result(measured, FACTS)
+    assert result["bounds"]["beside_s"] == pytest.approx(1.0)
+    assert result["bounds"]["lower_s"] == pytest.approx(1.0)  # of what ran alone
+    assert "compute beside communication 1.000 s" in str(report.table_of(result).caption)
 
 
 def samples() -> list[StepSample]:
