@@ -30,7 +30,7 @@ def are_tagged(options: Options) -> bool:
 
 
 def free_conditional_pulls(view: GraphView, transfers: Sequence[Transfer]) -> None:
-    """Lets pulls in loops and branches be ordered, in place: under these policies nobody waits for one that does not come."""
+    """Lets pulls in loops and branches be ordered, in place: under these policies nobody waits for what does not come."""
     for transfer in transfers:
         by_reference = any(has_ref_input(view.nodes[number], port) for number, port in transfer.consumers)
         if transfer.keep == CONDITIONAL and not by_reference and variable_behind(view, transfer.source) is not None:
