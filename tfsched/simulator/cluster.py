@@ -102,7 +102,7 @@ class Cluster:
         for name in _TIMES:
             self._set_number(name, MAX_US)
         self._set_number("bandwidth_bps", 1e18, positive=True)
-        self._set_number("contention", 1e3, positive=True)  # from 1
+        self._set_number("contention", 1e3, positive=True)
         if self.server_bandwidth_bps is not None:
             self._set_number("server_bandwidth_bps", 1e18, positive=True)
         for name in _FLAGS:
