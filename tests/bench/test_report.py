@@ -21,7 +21,7 @@ FACTS = {
     "link": "netns",
     "batch": 100,
     "ps_bytes": {"/job:ps/task:0": 96_000_000},
-    "threads": {"worker_intra_op": 1, "worker_inter_op": 0, "cores": 2},
+    "threads": {"worker_intra_op": 1, "worker_inter_op": 0, "cores": 2, "apart": False},
     "tensorflow": "2.21.0",
     "notes": ["a note"],
 }

@@ -1,11 +1,14 @@
 """Threads of a worker: what auto means, and that a server's processes really keep to it."""
 
 import contextlib
+import os
 import pathlib
 
 import pytest
 
+from tfsched.bench import pinning
 from tfsched.bench.cluster import Cluster
+from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link
 from tfsched.bench.settings import STOCK, TFSCHED
 from tfsched.bench.threads import available_cores, describe_threads, resolve_threads
@@ -20,7 +23,7 @@ def test_a_number_is_taken_as_it_is():
     assert resolve_threads("inter_op_threads", "3", 2, 2) == 3
     assert resolve_threads("inter_op_threads", 0, 2, 2) == 0
     assert "the default intra-op and 3 inter-op" in describe_threads(
-        {"worker_intra_op": 0, "worker_inter_op": 3, "cores": available_cores()}
+        {"worker_intra_op": 0, "worker_inter_op": 3, "cores": available_cores(), "apart": False}
     )
 
 
@@ -57,3 +60,46 @@ def test_a_worker_computes_with_as_many_threads_as_it_was_given(intra, inter, th
     batches = {"toy": 4096, "par32": 64}
     with Cluster(1, 1, Link("none", None), (STOCK, TFSCHED), intra, inter, timeout_s=90) as cluster:
         assert {model: busy_threads(cluster, model, batches[model]) for model in threads} == threads
+
+
+@pytest.mark.parametrize(
+    ("choice", "intra", "cores", "apart"),
+    [
+        ("auto", "auto", 2, True),
+        ("auto", "auto", 1, False),
+        ("auto", 0, 4, False),
+        ("apart", 3, 4, True),
+        ("shared", "auto", 4, False),
+    ],
+)
+def test_computations_have_cores_of_their_own_where_there_are_two(choice, intra, cores, apart):
+    assert pinning.are_apart(choice, intra, range(cores)) is apart
+
+
+def test_one_core_cannot_be_parted():
+    with pytest.raises(BenchError, match="only one core"):
+        pinning.are_apart("apart", "auto", [0])
+    with pytest.raises(BenchError, match="--cores is 'half'"):
+        pinning.are_apart("half", "auto")
+
+
+@pytest.mark.parametrize(
+    ("cores", "network", "computing"), [([0, 1], {0}, {1}), ([4, 2, 7], {2, 4}, {7}), (range(4), {0, 1}, {2, 3})]
+)
+def test_the_halves_have_no_core_in_common(cores, network, computing):
+    assert pinning.halves(cores) == (network, computing)
+
+
+def test_only_the_threads_that_compute_are_on_the_cores_for_computing():
+    network, computing = pinning.halves(os.sched_getaffinity(0))
+    with Cluster(1, 1, Link("none", None), (STOCK, TFSCHED), 1, 2, timeout_s=90, apart=True) as cluster:
+        busy_threads(cluster, "toy", 512, wanted_ticks=20)
+        places = {"ps0": set(), "worker0": set(), "computing": set()}
+        for task in ("ps0", "worker0"):
+            for thread in pathlib.Path(f"/proc/{cluster.pid(task)}/task").iterdir():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    kind = (
+                        "computing" if task == "worker0" and (thread / "comm").read_text().startswith("tf_Compute") else task
+                    )
+                    places[kind] |= os.sched_getaffinity(int(thread.name))
+    assert places == {"ps0": network, "worker0": network, "computing": computing}

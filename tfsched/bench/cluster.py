@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import tfsched.bench as package
+from tfsched.bench import pinning
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
 from tfsched.bench.settings import STOCK
@@ -44,7 +45,7 @@ class Cluster:
     are those of each worker, 0 for TensorFlow's default; parameter servers have that always.
 
     With `coordinators` there is one more host, with a process a protocol that coordinates the workers: TensorFlow's
-    coordinator can speak to one cluster only.
+    coordinator can speak to one cluster only. With `apart` workers compute on cores of their own, from the first call on.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Cluster:
         inter_op_threads: int = 0,
         timeout_s: float = 300.0,
         coordinators: bool = False,
+        apart: bool = False,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
         self._link = link
@@ -71,6 +73,7 @@ class Cluster:
         # Protocol -> the process that coordinates.
         self.coordinators = {protocol: f"coordinator{n}" for n, protocol in enumerate(protocols) if coordinators}
         self._timeout_s = timeout_s
+        self._apart = apart
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._buffers: dict[str, bytes] = {}
         self._logs = ""
@@ -160,6 +163,9 @@ class Cluster:
 
     def call(self, timeout_s: float | None = None, to: str = "worker0", **request: Any) -> dict[str, Any]:
         """Sends a request to worker 0 or a coordinator and returns its answer; watches all tasks meanwhile."""
+        if self._apart:  # each time anew: sessions and functions start threads
+            workers = {name for name in self._processes if name.startswith("worker")}
+            pinning.pin(map(self.pid, workers), map(self.pid, self._processes.keys() - workers))
         stdin = self._processes[to].stdin
         assert stdin is not None
         try:

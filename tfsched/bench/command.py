@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from tfsched.bench import claims as claims_module
 from tfsched.bench import report
 from tfsched.bench.cluster import Cluster
-from tfsched.bench.config import BenchConfig, batch_of, block_of, check, threads_of
+from tfsched.bench.config import BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
 from tfsched.bench.op_times import StepSample
@@ -74,6 +74,7 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
         *threads_of(config),
         config.timeout_s,
         coordinators=config.api == STRATEGY,
+        apart=are_apart(config),
     )
 
 
@@ -106,7 +107,10 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "link": link.kind,
             "batch": batch,
             "ps_bytes": runner.ps_bytes,
-            "threads": {"worker_intra_op": intra, "worker_inter_op": inter, "cores": available_cores()},
+            "threads": {
+                **{"worker_intra_op": intra, "worker_inter_op": inter},
+                **{"cores": available_cores(), "apart": are_apart(config)},
+            },
             "tensorflow": cluster.tensorflow,
             "notes": notes,
         }

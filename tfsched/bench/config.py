@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import os
 
-from tfsched.bench import report
+from tfsched.bench import pinning, report
 from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
@@ -41,6 +41,8 @@ class BenchConfig:
         claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
         intra_op_threads, inter_op_threads: of each worker; "auto" leaves half of the cores to the network, 0 is TensorFlow's
             default. Parameter servers always have the default.
+        cores: "apart" gives workers' computations half of the cores, alone, "shared" leaves it to the kernel; "auto" is
+            apart where there are two or more cores and intra_op_threads is "auto".
         timeout_s: limit for any single request to the cluster.
     """
 
@@ -66,6 +68,7 @@ class BenchConfig:
     seed: int = 0
     intra_op_threads: str | int = AUTO
     inter_op_threads: str | int = AUTO
+    cores: str = pinning.AUTO
     timeout_s: float = 300.0
 
 
@@ -107,6 +110,11 @@ def threads_of(config: BenchConfig) -> tuple[int, int]:
     )
 
 
+def are_apart(config: BenchConfig) -> bool:
+    """Whether workers compute on cores of their own."""
+    return pinning.are_apart(config.cores, config.intra_op_threads)
+
+
 def check(config: BenchConfig) -> None:
     """Refuses at once what would only fail after minutes of measuring."""
     if not config.models:
@@ -121,6 +129,7 @@ def check(config: BenchConfig) -> None:
     if config.phase not in PHASES:
         raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
     threads_of(config)
+    are_apart(config)
     block_of(config)
     check_rounds(config.steps, config.warmup)
     if config.claims and config.api == STRATEGY:

@@ -49,6 +49,12 @@ def define(flags: CommandFlags) -> None:
         "intra_op_threads", "auto", "threads of one op of a worker; auto: its share of half the cores, 0: TensorFlow's"
     )
     flags.string("inter_op_threads", "auto", "ops at once in a worker; as --intra_op_threads")
+    flags.choice(
+        "cores",
+        "auto",
+        ["auto", "apart", "shared"],
+        "apart: half of the cores are for workers' computations alone; auto: so, if intra_op_threads is auto too",
+    )
     flags.number("timeout_s", 300.0, "limit of each request to the cluster, in seconds", lower=1.0)
     flags.boolean("quiet", False, "no progress and no table, only files")
 
