@@ -4,6 +4,7 @@
 #include <atomic>
 #include <random>
 
+#include "cc/transport/piece_updates.h"
 #include "cc/transport/read_ahead.h"
 
 namespace tfsched {
@@ -42,6 +43,7 @@ void EndBackgroundStep(int64_t step_id) {
   if (step_id >= 0) return;
   ProcessMailbox().EndCall(-step_id);
   ProcessExpectations().EndToken(-step_id);
+  ProcessPieceUpdates().EndToken(-step_id);
   for (auto& taker : ProcessStock().EndToken(-step_id)) GiveUpLater(std::move(taker));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/transport/barrier.h"
+#include "cc/transport/piece_updates.h"
 #include "cc/transport/read_ahead.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/platform/env.h"
@@ -109,6 +110,10 @@ std::string StatsJson() {
   AppendField("sent_ahead", ahead.sent, &json);
   AppendField("sent_ahead_used", ahead.used, &json);
   AppendField("sent_ahead_missed", ahead.missed, &json);
+  const PieceUpdates::Counters pieces = ProcessPieceUpdates().counters();
+  AppendField("updates_by_chunks", pieces.from_chunks, &json);
+  AppendField("updates_whole_after_all", pieces.whole, &json);
+  AppendField("updates_in_chunks", pieces.under_way, &json);
   AppendField("expectations", barrier.expectations.tickets, &json);
   const Overrides overrides = ProcessDispatcher().scheduler().overrides();
   AppendField("policy", overrides.policy, &json);

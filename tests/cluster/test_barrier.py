@@ -36,6 +36,11 @@ def pair(request, nursery):
         yield stock, crossing, workers, {}
 
 
+def in_all(cluster, key):
+    """A counter of all parameter servers."""
+    return sum(cluster.stats(name)[key] for name in ("ps0", "ps1") if name in cluster.names)
+
+
 def check(result):
     """That the training really was one."""
     assert len(result["losses"]) == STEPS
@@ -58,7 +63,7 @@ def trained_by_stock(stock, pending, arguments):
 def test_identical(pair, optimizer, clip, options):
     stock, crossing, workers, known = pair
     before = crossing.stats("worker0")
-    before_ahead = sum(crossing.stats(name)["sent_ahead_used"] for name in ("ps0", "ps1") if name in crossing.names)
+    before_ahead, before_chunks = in_all(crossing, "sent_ahead_used"), in_all(crossing, "updates_by_chunks")
     arguments = {"steps": STEPS, "optimizer": optimizer, "clip": clip, "workers": workers}
     if (optimizer, clip) not in known:
         pending = stock.submit("worker0", "crossing.train", options=None, **arguments)
@@ -74,9 +79,15 @@ def test_identical(pair, optimizer, clip, options):
     done = crossing.stats("worker0")
     assert done["background_calls"] - before["background_calls"] == STEPS
     assert done["background_failed"] == done["background_outstanding"] == 0
-    ahead = sum(crossing.stats(name)["sent_ahead_used"] for name in ("ps0", "ps1") if name in crossing.names)
+    ahead = in_all(crossing, "sent_ahead_used")
     # Every weight but those of the first step was sent to every worker before it was asked for; biases are too small.
     assert ahead - before_ahead == (STEPS - 1) * 4 * workers
+    by_chunks = in_all(crossing, "updates_by_chunks") - before_chunks
+    cut = options.get("partition_bytes", 1 << 20) < 9216
+    # One worker clips before it pushes; where the parameter server does, it needs all gradients first.
+    clipped_there = clip and workers > 1
+    assert by_chunks == (STEPS * 4 if cut and not clipped_there and optimizer != "by_hand" else 0)
+    assert in_all(crossing, "updates_whole_after_all") == 0
     pushed = done["tasks"] - before["tasks"]
     if options.get("policy") and workers == 1:
         # Four weights and four biases a step, in chunks if they are larger.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import Collection
 from typing import Any
@@ -14,9 +13,10 @@ from tfsched.grappler import leftovers, read_ahead
 from tfsched.grappler.clients import client_at
 from tfsched.grappler.failures import part_failures
 from tfsched.grappler.function_def import function_of
-from tfsched.grappler.graph import Edge, GraphView, cpu_of, task_of, task_suffix
+from tfsched.grappler.graph import Edge, GraphView, cpu_of, digest, task_of, task_suffix
 from tfsched.grappler.op_types import output_dtype
 from tfsched.grappler.orders import take_orders
+from tfsched.grappler.piecewise import update_by_pieces
 from tfsched.grappler.touches import Touches, Variable
 from tfsched.grappler.transfers import COMMITTED_OP, DRAIN_OP, HANDLES_OP, marked_between
 from tfsched.grappler.updates import Cut, find_cut
@@ -174,7 +174,7 @@ class _Surgeon:
             else:
                 attr.i = value
         # A session shares the kernels of its graphs by name: what differs must be called differently.
-        content = _digest(repr((op, task, sorted(attrs.items()))).encode())
+        content = digest(repr((op, task, sorted(attrs.items()))).encode())
         node.name = f"{PREFIX}{name}/{content}"
         return str(node.name)
 
@@ -379,9 +379,10 @@ def finish(graph: Any, crossing: Crossing) -> None:
     """Adds the body, which may have been rewritten since, to the graph's library as the function that the step calls."""
     arguments = [TOKEN, *take_orders(crossing.body, TOKEN, crossing.lists, PREFIX)]
     crossing.controls.append(part_failures(crossing.body, crossing.home, PREFIX))
+    update_by_pieces(crossing.body, PREFIX)
     (call,) = (node for node in graph.node if node.op == CALL_OP)
     text = crossing.body.SerializeToString(deterministic=True)
-    content = _digest(text)
+    content = digest(text)
     name = f"tfsched_background_{content}"
     call.attr["f"].func.name = name
     # Kernels are shared by name, so the call's says which function it calls.
@@ -420,16 +421,12 @@ def begin_with_drain(
     if not first:
         return False
     who = who_trains(client, home, function)
-    drain = view.graph.node.add(name=f"{PREFIX}drain/{_digest(who)}", op=DRAIN_OP, device=cpu_of(home))
+    drain = view.graph.node.add(name=f"{PREFIX}drain/{digest(who)}", op=DRAIN_OP, device=cpu_of(home))
     drain.attr["client"].s = who
     drain.attr["timeout_ms"].i = 0
     for number in sorted(first):
         view.nodes[number].input.append("^" + drain.name)
     return True
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _tensor(name: str, port: int) -> str:

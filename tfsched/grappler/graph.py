@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -40,6 +41,11 @@ def split_input(text: str) -> tuple[str, int]:
     name, colon, port = text.rpartition(":")
     # Within a FunctionDef inputs read "node:output_name:0", which is not our business here.
     return (name, int(port)) if colon and port.isdigit() else (text, 0)
+
+
+def digest(content: bytes) -> str:
+    """A short name for what something is made of."""
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 class GraphView:
