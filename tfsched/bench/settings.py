@@ -114,9 +114,10 @@ def for_emulated_link(setting: Setting) -> Setting:
 # P3 (Jayarajan et al., MLSys 2019), section 5.2: slices of 50,000 parameters, sent one at a time.
 P3_PARTITION_BYTES = 50_000 * 4
 
-# ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy. To be chosen with
-# benchmarks/credit_sweep.py.
+# ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy (docs/tuning.md). With
+# the barrier they only overtake; across it what was pushed in part is pulled in part, which is worth more and finer pieces.
 BYTESCHEDULER_PARTITION_BYTES = 4_000_000
+CROSSING_PARTITION_BYTES = 1_000_000
 BYTESCHEDULER_CREDIT_BYTES = 2_000_000
 
 _BYTESCHEDULER = {
@@ -133,4 +134,10 @@ register_setting(Setting("tao", TFSCHED, {"ordering": "tao", "policy": "tictac"}
 register_setting(Setting("tictac", TFSCHED, {"ordering": "tio", "policy": "tictac"}))
 register_setting(Setting("p3", TFSCHED, {"ordering": "tio", "policy": "p3", "partition_bytes": P3_PARTITION_BYTES}))
 register_setting(Setting("bytescheduler", TFSCHED, _BYTESCHEDULER))
-register_setting(Setting("bytescheduler+barrier-crossing", TFSCHED, {**_BYTESCHEDULER, "barrier": False}))
+register_setting(
+    Setting(
+        "bytescheduler+barrier-crossing",
+        TFSCHED,
+        {**_BYTESCHEDULER, "partition_bytes": CROSSING_PARTITION_BYTES, "barrier": False},
+    )
+)
