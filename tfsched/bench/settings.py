@@ -114,8 +114,8 @@ def for_emulated_link(setting: Setting) -> Setting:
 # P3 (Jayarajan et al., MLSys 2019), section 5.2: slices of 50,000 parameters, sent one at a time.
 P3_PARTITION_BYTES = 50_000 * 4
 
-# ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy (docs/tuning.md). With
-# the barrier they only overtake; across it what was pushed in part is pulled in part, which is worth more and finer pieces.
+# ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy (docs/tuning.md).
+# With the barrier they only overtake; across it what was pushed in part is pulled in part, which pays for finer pieces.
 BYTESCHEDULER_PARTITION_BYTES = 4_000_000
 CROSSING_PARTITION_BYTES = 1_000_000
 BYTESCHEDULER_CREDIT_BYTES = 2_000_000
