@@ -31,7 +31,9 @@ def train(cluster, options, optimizer):
 
 
 @pytest.mark.parametrize(
-    "optimizer,options", [("sgd", PLAIN), ("adam", CHUNKS), ("legacy_adam", PLAIN), ("by_hand", PLAIN)], ids=lambda x: str(x)
+    "optimizer,options",
+    [("sgd", PLAIN), ("adam", CHUNKS), ("legacy_adam", PLAIN), ("legacy_adam", CHUNKS), ("by_hand", PLAIN)],
+    ids=lambda x: str(x),
 )
 def test_values_are_those_of_stock(cluster, optimizer, options):
     wanted = train(cluster, STOCK, optimizer)
@@ -39,6 +41,7 @@ def test_values_are_those_of_stock(cluster, optimizer, options):
     assert all(math.isfinite(float.fromhex(value)) for value in wanted[0])
     before = cluster.stats(WORKER)
     used = sum(cluster.stats(name)["sent_ahead_used"] for name in SERVERS)
+    by_chunks = sum(cluster.stats(name)["updates_by_chunks"] for name in SERVERS)
     assert train(cluster, options, optimizer) == wanted
     report = cluster.call(WORKER, "functions.report")
     slots = {"sgd": 1, "adam": 2, "legacy_adam": 2, "by_hand": 1}[optimizer]
@@ -49,6 +52,9 @@ def test_values_are_those_of_stock(cluster, optimizer, options):
     # Four weights are sent ahead for each step but the first, and the second if the first one's were found to be another's.
     used = sum(cluster.stats(name)["sent_ahead_used"] for name in SERVERS) - used
     assert used in (4 * (STEPS - 1), 4 * (STEPS - 2))
+    by_chunks = sum(cluster.stats(name)["updates_by_chunks"] for name in SERVERS) - by_chunks
+    # One op updates a weight and its slots, or several do that read each other's results; only the former goes by chunks.
+    assert by_chunks == (4 * STEPS if (optimizer, options) == ("legacy_adam", CHUNKS) else 0)
     for name in (WORKER, *SERVERS):
         idle = cluster.wait_idle(name)
         assert idle["expectations"] == idle["mailboxes"] == 0

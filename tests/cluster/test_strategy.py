@@ -60,6 +60,38 @@ def test_steps_in_a_loop_are_ordered_and_identical(pair):
     assert ours.stats("ps0")["tasks"] - before > 40 * 3
 
 
+def test_checkpoints_hold_every_finished_step_and_training_goes_on_from_them(pair, tmp_path):
+    stock, ours = pair
+    arguments = {"optimizer": "adam", "steps": 30, "save_every": 10}
+    options = {**CROSSING, "partition_bytes": 4096}
+    wanted = stock.call("chief0", "strategy.train", limit_s=120, directory=str(tmp_path / "stock"), **arguments)
+    got = ours.call("chief0", "strategy.train", limit_s=120, options=options, directory=str(tmp_path / "ours"), **arguments)
+    assert got == wanted
+    assert len(got["saved"]) == 3 and len(got["saved"][0]) >= 3 * 8  # weights, biases, two slots of each
+    assert len({str(saved) for saved in got["saved"]}) == 3
+    arguments["steps"] = 50
+    straight = stock.call("chief0", "strategy.train", limit_s=120, directory=str(tmp_path / "straight"), **arguments)
+    arguments["directory"] = str(tmp_path / "ours")
+    resumed = ours.call("chief0", "strategy.train", limit_s=120, options=options, **arguments)
+    assert len(resumed["losses"]) == 20
+    assert resumed["losses"] == straight["losses"][30:]
+    assert resumed["variables"] == straight["variables"]
+
+
+def test_variables_in_shards(nursery):
+    environment = {**FIXED, "ps1": FIXED["ps0"]}
+    arguments = {"optimizer": "sgd", "steps": 60, "shards": 2}
+    with Cluster(protocol=STOCK, nursery=nursery, ps=2, coordinator=True, environment=environment) as stock:
+        wanted = stock.call("chief0", "strategy.train", limit_s=120, **arguments)
+    with Cluster(nursery=nursery, ps=2, coordinator=True, environment=environment) as ours:
+        options = {**CROSSING, "partition_bytes": 2048}
+        assert ours.call("chief0", "strategy.train", limit_s=120, options=options, **arguments) == wanted
+        assert ours.stats("worker0")["background_calls"] == 60
+        for server in ("ps0", "ps1"):  # each has a shard of every weight, and sends it
+            assert ours.stats(server)["sent_ahead_used"] >= 4 * 58
+    assert len(set(wanted["losses"])) == 60
+
+
 def test_what_a_step_did_is_seen_once_it_has_returned(pair):
     _, ours = pair
     assert ours.call("chief0", "counting.visible", options=CROSSING) == []

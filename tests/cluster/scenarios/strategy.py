@@ -1,5 +1,7 @@
 """Training with ParameterServerStrategy in the coordinator's process: custom loops and tf_keras."""
 
+import os
+
 import tensorflow as tf
 
 _WIDTH = 48
@@ -7,9 +9,10 @@ _BATCH = 4
 _LAYERS = 4
 
 
-def join(task, partitioner=None):
+def join(task, shards=1):
     """The strategy and the coordinator of this process; made once."""
     if "strategy" not in task.state:
+        partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(shards) if shards > 1 else None
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(task.spec["cluster"]), task_type="chief", task_id=0, rpc_layer=task.spec["protocol"]
         )
@@ -47,6 +50,23 @@ class Model(tf.Module):
         return tf.reduce_mean(tf.square(hidden - 0.5))
 
 
+class WithTable(Model):
+    """The same behind an embedding."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = tf.Variable(tf.random.Generator.from_seed(9).normal([64, _WIDTH]))
+
+    def loss(self, batch):
+        """Of a batch of vectors, whose places in the table are the same in every batch."""
+        return super().loss(batch + tf.nn.embedding_lookup(self.table, [3, 60, 3, 31]))
+
+
+def _parts(variables):
+    """What the variables consist of: a variable in shards of these, another of itself."""
+    return [part for variable in variables for part in getattr(variable, "variables", [variable])]
+
+
 def optimizer_of(name):
     """One of tf_keras'."""
     import tf_keras
@@ -54,13 +74,20 @@ def optimizer_of(name):
     return {"sgd": lambda: tf_keras.optimizers.SGD(0.3), "adam": lambda: tf_keras.optimizers.Adam(0.01)}[name]()
 
 
-def train(task, options=None, optimizer="sgd", steps=200):
-    """A custom loop; every loss and every variable afterwards, as hexadecimal text."""
-    strategy, coordinator = join(task)
+def train(task, options=None, optimizer="sgd", steps=200, shards=1, directory=None, save_every=0):
+    """A custom loop.
+
+    ``shards``: in how many parts each variable is, behind an embedding if more than one. Every ``save_every`` steps a
+    checkpoint is written to the directory; what is there already is restored, and the loop goes on from its step.
+
+    Returns:
+      Every loss and every variable afterwards, as hexadecimal text, and the variables in every checkpoint.
+    """
+    strategy, coordinator = join(task, shards)
     switch(options)
     with strategy.scope():
-        model, rule = Model(), optimizer_of(optimizer)
-        variables = [*model.weights, *model.biases]
+        model, rule = WithTable() if shards > 1 else Model(), optimizer_of(optimizer)
+        variables = _parts([*model.weights, *model.biases, *([model.table] if shards > 1 else [])])
         rule.build(variables)
 
     def replica(number):
@@ -74,10 +101,31 @@ def train(task, options=None, optimizer="sgd", steps=200):
     def step(number):
         return strategy.run(replica, args=(number,))
 
-    values = [coordinator.schedule(step, args=(tf.constant(number),)) for number in range(steps)]
+    def texts():
+        return [variable.numpy().tobytes().hex() for variable in [*variables, *rule.variables]]
+
+    first, saved = 0, []
+    if directory:
+        checkpoint = tf.train.Checkpoint(model=model, rule=rule)
+        manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=None)
+        if manager.restore_or_initialize():
+            first = int(os.path.basename(manager.latest_checkpoint).rpartition("-")[2])
+    values = []
+    for number in range(first, steps):
+        values.append(coordinator.schedule(step, args=(tf.constant(number),)))
+        if directory and (number + 1) % save_every == 0:
+            coordinator.join()
+            saved.append(_content(manager.save(number + 1)))
     coordinator.join()
     losses = [float(value.fetch()).hex() for value in values]
-    return {"losses": losses, "variables": [variable.numpy().tobytes().hex() for variable in [*variables, *rule.variables]]}
+    return {"losses": losses, "variables": texts(), "saved": saved}
+
+
+def _content(path):
+    """A checkpoint's variables of the model and the optimizer, as hexadecimal text."""
+    reader = tf.train.load_checkpoint(path)
+    names = [name for name in reader.get_variable_to_dtype_map() if name.startswith(("model/", "rule/"))]
+    return {name: reader.get_tensor(name).tobytes().hex() for name in sorted(names)}
 
 
 def fit(task, options=None, optimizer="sgd", steps=200, steps_per_execution=1):
