@@ -80,11 +80,11 @@ def test_checkpoints_hold_every_finished_step_and_training_goes_on_from_them(pai
 
 def test_variables_in_shards(nursery):
     environment = {**FIXED, "ps1": FIXED["ps0"]}
-    arguments = {"optimizer": "sgd", "steps": 60, "shards": 2}
+    arguments = {"optimizer": "descent", "steps": 60, "shards": 2}
     with Cluster(protocol=STOCK, nursery=nursery, ps=2, coordinator=True, environment=environment) as stock:
         wanted = stock.call("chief0", "strategy.train", limit_s=120, **arguments)
     with Cluster(nursery=nursery, ps=2, coordinator=True, environment=environment) as ours:
-        options = {**CROSSING, "partition_bytes": 2048}
+        options = {**CROSSING, "partition_bytes": 4096}
         assert ours.call("chief0", "strategy.train", limit_s=120, options=options, **arguments) == wanted
         assert ours.stats("worker0")["background_calls"] == 60
         for server in ("ps0", "ps1"):  # each has a shard of every weight, and sends it

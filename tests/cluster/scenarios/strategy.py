@@ -34,13 +34,13 @@ def switch(options):
 class Model(tf.Module):
     """A chain of layers whose variables are on the parameter servers."""
 
-    def __init__(self):
+    def __init__(self, width=_WIDTH):
         super().__init__()
+        self.width = width
         self.weights, self.biases = [], []
         for layer in range(_LAYERS):
-            generator = tf.random.Generator.from_seed(layer)
-            self.weights.append(tf.Variable(generator.normal([_WIDTH, _WIDTH], stddev=_WIDTH**-0.5)))
-            self.biases.append(tf.Variable(tf.zeros([_WIDTH])))
+            self.weights.append(tf.Variable(tf.random.stateless_normal([width, width], [layer, 1]) * width**-0.5))
+            self.biases.append(tf.Variable(tf.zeros([width])))
 
     def loss(self, batch):
         """Of a batch of vectors."""
@@ -54,8 +54,8 @@ class WithTable(Model):
     """The same behind an embedding."""
 
     def __init__(self):
-        super().__init__()
-        self.table = tf.Variable(tf.random.Generator.from_seed(9).normal([64, _WIDTH]))
+        super().__init__(2 * _WIDTH)  # half of a weight is still large enough to be sent ahead
+        self.table = tf.Variable(tf.random.stateless_normal([64, self.width], [9, 1]))
 
     def loss(self, batch):
         """Of a batch of vectors, whose places in the table are the same in every batch."""
@@ -67,11 +67,30 @@ def _parts(variables):
     return [part for variable in variables for part in getattr(variable, "variables", [variable])]
 
 
+class Descent:
+    """Gradient descent of assignments; tf_keras' optimizers cannot tell the shards of variables without names apart."""
+
+    variables = ()
+
+    def build(self, variables):
+        """Has no slots."""
+
+    def apply_gradients(self, pairs):
+        """Subtracts 0.3 times each gradient."""
+        for gradient, variable in pairs:
+            if isinstance(gradient, tf.IndexedSlices):
+                variable.scatter_sub(tf.IndexedSlices(0.3 * gradient.values, gradient.indices))
+            else:
+                variable.assign_sub(0.3 * gradient)
+
+
 def optimizer_of(name):
-    """One of tf_keras'."""
+    """One of tf_keras', or ours."""
     import tf_keras
 
-    return {"sgd": lambda: tf_keras.optimizers.SGD(0.3), "adam": lambda: tf_keras.optimizers.Adam(0.01)}[name]()
+    return {"descent": Descent, "sgd": lambda: tf_keras.optimizers.SGD(0.3), "adam": lambda: tf_keras.optimizers.Adam(0.01)}[
+        name
+    ]()
 
 
 def train(task, options=None, optimizer="sgd", steps=200, shards=1, directory=None, save_every=0):
@@ -91,7 +110,7 @@ def train(task, options=None, optimizer="sgd", steps=200, shards=1, directory=No
         rule.build(variables)
 
     def replica(number):
-        batch = tf.random.stateless_normal([_BATCH, _WIDTH], [number, 7])
+        batch = tf.random.stateless_normal([_BATCH, model.width], [number, 7])
         with tf.GradientTape() as tape:
             loss = model.loss(batch)
         rule.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
