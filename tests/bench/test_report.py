@@ -2,11 +2,12 @@
 
 import io
 import json
+import os
 
 import pytest
 from rich.console import Console
 
-from tfsched.bench import plots, report
+from tfsched.bench import plots, report, stolen
 from tfsched.bench.claims import check_claims, print_claims
 from tfsched.bench.op_times import StepSample
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
@@ -32,6 +33,7 @@ def measurement(**names) -> Measurement:
         {name: steps_s for name, steps_s in names.items()},
         {name: [[step_s, step_s * 0.9] for step_s in steps_s] for name, steps_s in names.items()},
         {COMPUTE: [0.7, 0.8, 0.9], PULL: [1.0, 1.0, 1.0]},
+        {name: [0.0] * len(steps_s) for name, steps_s in names.items()},
     )
 
 
@@ -62,6 +64,36 @@ def test_a_long_name_is_shown_whole():
     report.print_result(report.build_result(measurement(**{name: [1.0]}), FACTS), console)
     cells = [line.split("│")[1].strip() for line in console.export_text().splitlines() if line.startswith("│")]
     assert "".join(cells) == name
+
+
+def test_what_the_machines_neighbours_took_is_told_and_the_calm_steps_apart():
+    disturbed = measurement(vanilla=[2.0] * 6, tio=[1.0, 1.0, 1.0, 1.0, 1.04, 1.4])
+    disturbed.stolen_s["tio"] = [0.0, 0.01, 0.0, 0.0, 0.0, 0.3]
+    result = report.build_result(disturbed, FACTS)
+    assert result["settings"]["tio"]["stolen_s"] == disturbed.stolen_s["tio"]
+    assert result["settings"]["tio"]["p95_over_p50"] == pytest.approx(1.31)
+    assert result["settings"]["tio"]["p95_over_p50_calm"] == pytest.approx(1.032)
+    console = Console(width=110, record=True, file=io.StringIO())
+    report.print_result(result, console)
+    text = " ".join(console.export_text().split())
+    assert "vanilla 0.0% (6 of 6 steps calm, p95/p50 1.000); tio 4.8% (5 of 6 steps calm, p95/p50 1.032)" in text
+
+
+def test_an_undisturbed_run_says_nothing_of_neighbours():
+    console = Console(width=110, record=True, file=io.StringIO())
+    report.print_result(report.build_result(measurement(vanilla=[1.6, 1.6, 1.7]), FACTS), console)
+    assert "calm" not in console.export_text()
+
+
+def test_stolen_time_is_that_of_the_cores_in_use(tmp_path):
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  9 9 9 9 9 9 9 600 0 0\ncpu0 1 1 1 1 1 1 1 250 0 0\ncpu1 1 1 1 1 1 1 1 350 0 0\nintr 5\n")
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert stolen.stolen_s([0, 1], str(stat)) == pytest.approx(600 * tick_s)
+    assert stolen.stolen_s([1], str(stat)) == pytest.approx(350 * tick_s)
+    assert stolen.stolen_s([0], str(tmp_path / "missing")) == 0.0
+    before_s = stolen.stolen_s()
+    assert stolen.stolen_s() >= before_s >= 0.0
 
 
 def test_blocks_and_an_uneven_load_are_told():

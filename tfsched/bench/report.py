@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tfsched.bench import stolen
 from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
 from tfsched.bench.settings import STRATEGY
@@ -45,6 +46,7 @@ def bounds_of(bounds_s: dict[str, list[float]]) -> dict[str, float | None]:
 
 def _summary(
     steps_s: Sequence[float],
+    taken_s: Sequence[float],
     finishes_s: list[list[float]],
     bounds: dict[str, Any],
     baseline_s: float | None,
@@ -61,6 +63,8 @@ def _summary(
         "ratio_to_vanilla": None if baseline_s is None else baseline_s / median_s,
         "straggler": metrics.straggler_effect(finishes_s),
         "p95_over_p50": p95_s / median_s,
+        "stolen_s": [float(lost_s) for lost_s in taken_s],
+        "p95_over_p50_calm": stolen.calm_spread(steps_s, taken_s),
         "bound_ratio": median_s / bounds["lower_s"],
         "throughput": samples_per_step / median_s,
     }
@@ -79,6 +83,7 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
         "settings": {
             name: _summary(
                 steps_s,
+                measurement.stolen_s[name],
                 measurement.finishes_s[name],
                 bounds,
                 baseline_s,
@@ -141,5 +146,5 @@ def table_of(result: dict[str, Any]) -> Table:
 def print_result(result: dict[str, Any], console: Console) -> None:
     """Prints the table and the notes."""
     console.print(table_of(result))
-    for note in result.get("notes", []):
+    for note in [*result.get("notes", []), *stolen.note(result["settings"])]:
         console.print(f"note: {note}", highlight=False)

@@ -14,6 +14,7 @@ from tfsched.bench.batch import BatchFit, find_batch
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import STOCK, Setting
+from tfsched.bench.stolen import stolen_s
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
 BESIDE = "compute beside communication"
@@ -33,12 +34,15 @@ class Measurement:
         steps_s: time of a step, by setting: wall time of a block until its last update is applied, by the block's steps.
         finishes_s: time from each single step's start until each worker finished, by setting.
         bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE.
+        stolen_s: processor time that the machine's host gave to others in a step (a block's by its steps), all cores
+            together, by setting.
         block: consecutive steps in a block.
     """
 
     steps_s: dict[str, list[float]]
     finishes_s: dict[str, list[list[float]]]
     bounds_s: dict[str, list[float]]
+    stolen_s: dict[str, list[float]]
     block: int = 1
 
 
@@ -213,6 +217,7 @@ class Runner:
             {name: [] for name in names},
             {name: [] for name in names},
             {name: [] for name in self._bounds},
+            {name: [] for name in names},
             block,
         )
         total = rounds * len(turns)
@@ -221,6 +226,7 @@ class Runner:
             first = number % len(turns)
             for place, session in enumerate(turns[first:] + turns[:first]):
                 self._progress(f"measuring {session}", number * len(turns) + place, total)
+                before_s = stolen_s()
                 answer = self._run(session, block)
                 step_s = answer["block_s"] / block
                 if session in result.bounds_s:
@@ -229,6 +235,7 @@ class Runner:
                 if answer.get("unscheduled"):
                     self.unscheduled.add(session)
                 result.steps_s[session].append(step_s)
+                result.stolen_s[session].append((stolen_s() - before_s) / block)
                 result.finishes_s[session].extend(answer["finishes_s"])
         self._progress("measuring", total, total)
         return result
