@@ -11,6 +11,7 @@ from tfsched import ordering as orderings
 from tfsched._options import Options
 from tfsched.errors import TfschedError
 from tfsched.grappler import barrier, dags, partition, proxies, pushes, ranks
+from tfsched.grappler.background import Body
 from tfsched.grappler.clients import home_of_function, is_function
 from tfsched.grappler.graph import GraphView, split_input
 from tfsched.grappler.transfers import CONDITIONAL, MADE_FROM_TRANSFERS, Transfer, find_transfers, is_placed, receivers
@@ -105,8 +106,8 @@ def rewrite(
         changed = _order_transfers(GraphView(graph), step, options, plan, report) or changed
     if crossing is not None:
         if options.ordering != "none":
-            report.pushes += len(pushes.tag_pushes(GraphView(crossing.body), options, report.variable_ranks, plan, capable))
-        barrier.finish(graph, crossing)
+            report.pushes += len(pushes.tag_pushes(GraphView(crossing.graph), options, report.variable_ranks, plan, capable))
+        crossing.finish(graph)
     return (graph if changed else None), report
 
 
@@ -131,9 +132,7 @@ class _Step:
         return {view.index[name] for name in (split_input(text)[0] for text in names) if name in view.index}
 
 
-def _cross(
-    view: GraphView, step: _Step, client: str, home: str, local: Collection[str], report: Report
-) -> barrier.Crossing | None:
+def _cross(view: GraphView, step: _Step, client: str, home: str, local: Collection[str], report: Report) -> Body | None:
     """Cuts a training step in place; makes any other begin with a drain, once there is something to wait for."""
     needed = step.needed(view)
     fetched, kept, fed = (step.numbers(view, names) for names in (step.fetches, step.keep, step.feeds))

@@ -64,6 +64,11 @@ class Cut:
     boundary: list[Edge]
     kept: dict[Variable, str]
 
+    @property
+    def inside(self) -> set[int]:
+        """All that leaves the step."""
+        return {*self.updates, *self.moved}
+
 
 def find_cut(
     view: GraphView,
