@@ -57,6 +57,7 @@ struct PolicyOptions {
   int count = 0;             // ordered transfers in the group
   int64_t credit_bytes = 0;  // bytes that may be on the wire before the next transfer has to wait; 0: no limit
   int64_t grace_us = 0;      // see TicTacPolicy
+  int64_t quick_us = 0;      // see P3Policy
   // The group's first tasks come from another policy, in the middle of their step: what went before them is not known.
   bool midway = false;
 };

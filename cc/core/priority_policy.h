@@ -28,6 +28,7 @@ class PriorityPolicy : public Policy {
     if (on_wire_ > 0 && !Fits(first->second)) return 0;
     const uint64_t id = first->first.second;
     Start(first->second);
+    Left(id, now_us);
     queue_.erase(first);
     return id;
   }
@@ -35,6 +36,7 @@ class PriorityPolicy : public Policy {
   void Finished(const CommTask& task, int64_t now_us) final {
     on_wire_bytes_ -= task.bytes;
     --on_wire_;
+    Released(task.id, now_us);
   }
 
   void Remove(const CommTask& task, int64_t now_us) final { queue_.erase(std::make_pair(task.info->rank, task.id)); }
@@ -46,6 +48,11 @@ class PriorityPolicy : public Policy {
   // Whether a task of `bytes` may join what is on the wire; asked only while something is.
   virtual bool Fits(int64_t bytes) const = 0;
 
+  // For policies that look at times: a task was returned by Next(), is on the wire no longer.
+  virtual void Left(uint64_t id, int64_t now_us) {}
+  virtual void Released(uint64_t id, int64_t now_us) {}
+
+  int64_t on_wire() const { return on_wire_; }
   int64_t credit_bytes() const { return credit_bytes_; }
   int64_t on_wire_bytes() const { return on_wire_bytes_; }
 

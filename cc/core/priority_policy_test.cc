@@ -18,8 +18,9 @@ constexpr int64_t kHourUs = 3600LL * 1000 * 1000;
 // A policy and the tasks it was given.
 class Fixture {
  public:
-  Fixture(const std::string& name, int64_t credit_bytes) {
+  Fixture(const std::string& name, int64_t credit_bytes, int64_t quick_us = 0) {
     PolicyOptions options;
+    options.quick_us = quick_us;
     options.credit_bytes = credit_bytes;
     options.grace_us = kHourUs;
     policy_ = MakePolicy(name, options);
@@ -42,16 +43,16 @@ class Fixture {
     on_wire_.push_back(task.id);
   }
   void Remove(uint64_t id) { policy_->Remove(tasks_.at(id), 0); }
-  Order Go() {
+  Order Go(int64_t now_us = 0) {
     Order ranks;
-    while (const uint64_t id = policy_->Next(0)) {
+    while (const uint64_t id = policy_->Next(now_us)) {
       ranks.push_back(tasks_.at(id).info->rank);
       on_wire_.push_back(id);
     }
     return ranks;
   }
-  void FinishOldest() {
-    policy_->Finished(tasks_.at(on_wire_.front()), 0);
+  void FinishOldest(int64_t now_us = 0) {
+    policy_->Finished(tasks_.at(on_wire_.front()), now_us);
     on_wire_.erase(on_wire_.begin());
   }
   Policy& policy() { return *policy_; }
@@ -189,6 +190,25 @@ TEST(P3PolicyTest, OneTaskAtATimeWhateverTheCredit) {
       fixture.FinishOldest();
     }
   }
+}
+
+TEST(P3PolicyTest, StopsBehindEachTaskOnlyWhileTheLinkTakesTime) {
+  Fixture fixture("p3", /*credit_bytes=*/1, /*quick_us=*/500);
+  for (int rank = 0; rank < 12; ++rank) fixture.Add(rank);
+  EXPECT_EQ(fixture.Go(0), Order({0})) << "nothing is known yet";
+  fixture.FinishOldest(501);
+  EXPECT_EQ(fixture.Go(501), Order({1})) << "the link took its time";
+  fixture.FinishOldest(1001);
+  EXPECT_EQ(fixture.Go(1001), Order({2, 3, 4, 5})) << "it did not, so four may be on the wire";
+  fixture.FinishOldest(1200);
+  EXPECT_EQ(fixture.Go(1200), Order({6}));
+  fixture.FinishOldest(1600);
+  EXPECT_EQ(fixture.Go(1600), Order()) << "too long: three are still on the wire, and the next has to wait for all";
+  fixture.FinishOldest(1601);
+  fixture.FinishOldest(1602);
+  EXPECT_EQ(fixture.Go(1602), Order());
+  fixture.FinishOldest(1700);
+  EXPECT_EQ(fixture.Go(1700), Order({7, 8, 9, 10})) << "the last one was quick again";
 }
 
 }  // namespace

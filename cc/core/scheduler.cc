@@ -48,6 +48,7 @@ Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task,
     options.count = task.info->count;
     options.credit_bytes = CreditOf(group);
     options.grace_us = options_.grace_us;
+    options.quick_us = options_.quick_us;
     options.midway = midway;
     group.policy = MakePolicy(std::get<4>(key), options);
   } else if (it->second.tagged_credit_bytes != task.info->credit_bytes) {

@@ -23,6 +23,7 @@ namespace tfsched {
 
 struct SchedulerOptions {
   int64_t grace_us = 5000;  // how long an idle wire waits for a missing rank
+  int64_t quick_us = 0;     // p3: what leaves within that time did not wait for the link; 0: stop-and-wait on any link
   size_t trace_capacity = 16384;
   // Groups that wait for transfers which may never come, of steps whose end was never announced. The oldest go first.
   size_t max_idle_groups = 1024;

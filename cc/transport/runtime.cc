@@ -33,6 +33,7 @@ double EnvNumber(const char* name, double fallback) {
 Dispatcher::Options OptionsFromEnvironment() {
   Dispatcher::Options options;
   options.scheduler.grace_us = static_cast<int64_t>(EnvNumber("TFSCHED_GRACE_US", options.scheduler.grace_us));
+  options.scheduler.quick_us = static_cast<int64_t>(EnvNumber("TFSCHED_QUICK_US", 500));
   options.scheduler.trace_capacity =
       1 + static_cast<size_t>(EnvNumber("TFSCHED_TRACE_CAPACITY", options.scheduler.trace_capacity));
   options.emulated_bps = EnvNumber("TFSCHED_EMULATED_BPS", 0);

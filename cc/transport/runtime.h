@@ -10,7 +10,7 @@
 namespace tfsched {
 
 // Created at first use, never destroyed: gRPC's threads may release buffers until the very end of the process. Reads the
-// environment: TFSCHED_GRACE_US, TFSCHED_TRACE_CAPACITY, TFSCHED_EMULATED_BPS (see docs/configuration.md).
+// environment: TFSCHED_GRACE_US, TFSCHED_QUICK_US, TFSCHED_TRACE_CAPACITY, TFSCHED_EMULATED_BPS (see docs/configuration.md).
 Dispatcher& ProcessDispatcher();
 
 // How much a connection of this process's servers may have accepted and not yet sent, from TFSCHED_SEND_BACKLOG_BYTES; 0: as
