@@ -51,6 +51,44 @@ def test_limits_both_directions_and_cleans_up(own_namespaces):
     assert own_namespaces() == []
 
 
+ACCEPT = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 9000))
+server.settimeout(20)
+print("listening", flush=True)
+peer, _ = server.accept()
+print(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(bytes(1)).decode(), flush=True)
+"""
+CONNECT = """
+import socket, sys
+peer = socket.create_connection((sys.argv[1], 9000), timeout=20)
+print(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(bytes(1)).decode(), flush=True)
+"""
+
+
+def test_connections_share_a_link_as_linux_does_by_default(own_namespaces):
+    expected = testbed.congestion_control()
+    if expected is None:
+        with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as file:
+            expected = file.read().strip()
+    with testbed.Testbed(["ps0", "worker0"], 50e6) as bed:
+        accepts = bed.exec("ps0", [sys.executable, "-c", ACCEPT, bed.address("ps0")], stdout=subprocess.PIPE)
+        assert accepts.stdout.readline() == b"listening\n"
+        connects = bed.exec("worker0", [sys.executable, "-c", CONNECT, bed.address("ps0")], stdout=subprocess.PIPE)
+        used = {process.communicate(timeout=30)[0].decode().strip() for process in (accepts, connects)}
+    assert used == {expected}
+    assert own_namespaces() == []
+
+
+def test_a_machine_without_that_congestion_control_keeps_its_own(tmp_path):
+    available = tmp_path / "available"
+    available.write_text("reno bbr\n")
+    assert testbed.congestion_control(str(available)) is None
+    available.write_text("reno cubic bbr\n")
+    assert testbed.congestion_control(str(available)) == "cubic"
+    assert testbed.congestion_control(str(tmp_path / "missing")) is None
+
+
 def test_unlimited_is_faster(own_namespaces):
     with testbed.Testbed(["ps0", "worker0"]) as bed:
         assert transfer_bps(bed, "ps0", "worker0") > 150e6

@@ -19,8 +19,14 @@ from typing import Any
 from tfsched.bench.errors import BenchError
 
 _COMMAND_TIMEOUT_S = 20.0
+_NETWORK = "10.213.77.0/24"
 _NAME = re.compile(r"^tfs(\d+)-\d+-")
 _serials = itertools.count()
+
+# How TCP shares a full link: as Linux does by default, whatever this machine's administrator prefers. BBR, for one, stops
+# sending for a moment every ten seconds to measure, which makes one step in ten 60 to 90 ms longer (docs/bench.md).
+_CONGESTION_CONTROL = "cubic"
+_AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
 
 def _call(*argv: str) -> str:
@@ -40,6 +46,15 @@ def _burst_bytes(bandwidth_bps: float) -> int:
     # A bucket must hold what the link carries between two timer ticks (4 ms at 250 Hz), but 256 kB
     # is enough up to 1 Gbit/s in practice: a larger one would let short transfers pass unlimited.
     return max(256_000, int(bandwidth_bps / 8 / 1000))
+
+
+def congestion_control(available: str = _AVAILABLE) -> str | None:
+    """The congestion control of a testbed's connections; None leaves them this machine's, for it has no cubic."""
+    try:
+        with open(available, encoding="ascii") as file:
+            return _CONGESTION_CONTROL if _CONGESTION_CONTROL in file.read().split() else None
+    except OSError:
+        return None
 
 
 def stop_process(process: subprocess.Popen[Any], grace_s: float = 2.0) -> None:
@@ -124,7 +139,7 @@ class Testbed(Hosts):
         return self._prefix_name + host
 
     def address(self, host: str) -> str:
-        return f"10.213.77.{self.names.index(host) + 1}"
+        return f"{_NETWORK.rpartition('.')[0]}.{self.names.index(host) + 1}"
 
     def _prefix(self, host: str) -> list[str]:
         super()._prefix(host)
@@ -171,6 +186,12 @@ class Testbed(Hosts):
                     *("burst", f"{burst_bytes}", "latency", "50ms"),
                 )
             _call("ip", "-n", namespace, "link", "set", device, "up")
+        if (control := congestion_control()) is not None:
+            # By route: a namespace may not set another default than the machine allows.
+            _call(
+                *("ip", "-n", name, "route", "replace", _NETWORK, "dev", "eth0", "proto", "kernel", "scope", "link"),
+                *("src", self.address(host), "congctl", control),
+            )
 
     def close(self) -> None:
         """Ends the processes and removes the namespaces; may be called more than once."""
