@@ -11,6 +11,9 @@ CXX ?= g++
 # What `make test` passes on to pytest, for example ARGS="tests/ordering -x".
 ARGS ?=
 
+# Files that `make test` runs at once. Tests wait for processes and networks much of the time; JOBS=0 runs all in one process.
+JOBS ?= 2
+
 BIN := $(VENV)/bin
 # tf_keras has to be of TensorFlow's minor version.
 MINOR := $(shell echo '$(TENSORFLOW)' | cut -d. -f1,2)
@@ -49,8 +52,9 @@ demo: env  ## the main job: resnet50 and seq32, stock TensorFlow against tio and
 	$(BIN)/tfsched bench --model resnet50,seq32 --settings vanilla,tio,tao --phase forward --bandwidth 1gbit --steps 10 \
 	  --json demo.json --plot demo.png
 
-test: env  ## pytest; ARGS="tests/ordering -x" to choose
-	$(BIN)/python -m pytest $(ARGS)
+# A file stays together, for its tests share a cluster; in the order of their names the long ones are not begun last.
+test: env  ## pytest; ARGS="tests/ordering -x" to choose, JOBS=0 to debug
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)  ## ruff, mypy, clang-format
 	$(BIN)/ruff check .
