@@ -76,7 +76,8 @@ def test_fifo_policy_sends_as_tensors_become_ready(nursery):
 
 def test_steps_share_the_link_under_p3(nursery):
     count = 10
-    with Cluster(nursery=nursery, environment=PATIENT) as cluster:
+    # Stop-and-wait on any link.
+    with Cluster(nursery=nursery, environment={"ps0": {**PATIENT["ps0"], "TFSCHED_QUICK_US": "0"}}) as cluster:
         losses = cluster.call("worker0", "faults.twins", options={"policy": "p3", "credit_bytes": 0}, count=count)
         stats = cluster.wait_idle("ps0")
         transfers = [transfer for transfer in cluster.call("ps0", "common.transfers") if transfer["rank"] >= 0]
@@ -88,6 +89,20 @@ def test_steps_share_the_link_under_p3(nursery):
     # They really were at once: a step's transfers have another's among them.
     order = [transfer["step_id"] for transfer in transfers]
     assert any(len(set(order[order.index(step) : len(order) - order[::-1].index(step)])) > 1 for step in set(order))
+
+
+def test_p3_stops_behind_each_transfer_only_where_the_link_takes_time(nursery):
+    size = {"layers": 12, "width": 256}  # 256 KiB each
+    # An hour: whatever the machine does meanwhile, no transfer takes so long.
+    quick = {"ps0": {**PATIENT["ps0"], "TFSCHED_QUICK_US": "3600e6"}}
+    with Cluster(nursery=nursery, environment=quick) as cluster:
+        free = run_steps(cluster, {"policy": "p3"}, 6, **size)
+    assert 0 < most_at_once(free) <= 3 * 4 * 256 * 256, "with the one that starts they are four"
+    # 21 ms each.
+    slow = {"ps0": {**PATIENT["ps0"], "TFSCHED_EMULATED_BPS": "100e6"}}
+    with Cluster(nursery=nursery, environment=slow) as cluster:
+        limited = run_steps(cluster, {"policy": "p3"}, 3, **size)
+    assert most_at_once(limited) == 0
 
 
 @pytest.mark.parametrize("credit_bytes", [1, 1_500_000])
