@@ -23,8 +23,8 @@ _NETWORK = "10.213.77.0/24"
 _NAME = re.compile(r"^tfs(\d+)-\d+-")
 _serials = itertools.count()
 
-# How TCP shares a full link: as Linux does by default, whatever this machine's administrator prefers. BBR, for one, stops
-# sending for a moment every ten seconds to measure, which makes one step in ten 60 to 90 ms longer (docs/bench.md).
+# How TCP shares a full link: as Linux does by default, whatever this machine's administrator prefers. BBR, for one, empties
+# a connection from time to time to measure (docs/bench.md).
 _CONGESTION_CONTROL = "cubic"
 _AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
