@@ -37,17 +37,21 @@ Scheduler::GroupKey Scheduler::KeyOf(const CommTask& task) const {
   return GroupKey(span, span == PolicySpan::kStep ? task.step_id : 0, task.sender, task.info->receiver, policy);
 }
 
-Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task, bool midway) {
+Patience::Link Scheduler::LinkOf(const GroupKey& key) { return Patience::Link(std::get<2>(key), std::get<3>(key)); }
+
+Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task, bool midway, int64_t now_us) {
   auto it = groups_.find(key);
   if (it == groups_.end()) {
     it = groups_.emplace(key, Group()).first;
     Group& group = it->second;
     group.serial = next_serial_++;
     group.tagged_credit_bytes = task.info->credit_bytes;
+    group.first_us = now_us;
+    group.midway = midway;
     PolicyOptions options;
     options.count = task.info->count;
     options.credit_bytes = CreditOf(group);
-    options.grace_us = options_.grace_us;
+    options.grace_us = patience_.GraceUs(LinkOf(key), options_.grace_us);
     options.quick_us = options_.quick_us;
     options.midway = midway;
     group.policy = MakePolicy(std::get<4>(key), options);
@@ -86,7 +90,7 @@ uint64_t Scheduler::Submit(CommTask task, int64_t now_us) {
 
 void Scheduler::Enqueue(CommTask task, int64_t now_us, bool midway) {
   const GroupKey key = KeyOf(task);
-  Group& group = GroupFor(key, task, midway);
+  Group& group = GroupFor(key, task, midway, now_us);
   Touch(key, &group);
   group.policy->Add(task, now_us);
   group.arrival.emplace(task.id, task.info->rank);
@@ -122,6 +126,7 @@ void Scheduler::EndStep(int64_t step_id, int64_t now_us) {
   auto it = groups_.lower_bound(GroupKey(PolicySpan::kStep, step_id, std::string(), std::string(), std::string()));
   while (it != groups_.end() && std::get<0>(it->first) == PolicySpan::kStep && std::get<1>(it->first) == step_id) {
     DropQueued(&it->second);
+    Learn(*it, now_us);
     if (it->second.idle) idle_.erase(it->second.idle_position);
     wakes_.erase(it->first);
     it = groups_.erase(it);
@@ -200,7 +205,7 @@ void Scheduler::Regroup(int64_t now_us) {
   for (const auto& entry : on_wire) {
     const CommTask& task = entry.second->task;
     const GroupKey key = KeyOf(task);
-    Group& group = GroupFor(key, task, /*midway=*/true);
+    Group& group = GroupFor(key, task, /*midway=*/true, now_us);
     Touch(key, &group);
     group.policy->Adopt(task, now_us);
     ++group.on_wire;
@@ -219,8 +224,7 @@ Overrides Scheduler::overrides() const {
 
 TokenBucket* Scheduler::BucketFor(const GroupKey& key) {
   if (overrides_.rate_bps == 0) return nullptr;
-  const auto link = std::make_pair(std::get<2>(key), std::get<3>(key));
-  return &buckets_.emplace(link, TokenBucket(overrides_.rate_bps)).first->second;
+  return &buckets_.emplace(LinkOf(key), TokenBucket(overrides_.rate_bps)).first->second;
 }
 
 void Scheduler::DropAll(std::vector<Start>* starts) {
@@ -317,17 +321,18 @@ int64_t Scheduler::Poll(int64_t now_us, std::vector<Start>* starts) {
     } else {
       wakes_[key] = wake_at;
     }
-    FreeIfDone(it);
+    FreeIfDone(it, now_us);
   }
   int64_t wake_at = kNever;
   for (const auto& wake : wakes_) wake_at = std::min(wake_at, wake.second);
   return wake_at;
 }
 
-void Scheduler::FreeIfDone(Groups::iterator it) {
+void Scheduler::FreeIfDone(Groups::iterator it, int64_t now_us) {
   Group& group = it->second;
   if (!group.queued.empty() || group.on_wire > 0) return;
   if (group.policy->Complete()) {
+    Learn(*it, now_us);
     wakes_.erase(it->first);
     groups_.erase(it);
     return;
@@ -339,10 +344,23 @@ void Scheduler::FreeIfDone(Groups::iterator it) {
   }
 }
 
+// What a step that ends tells of its link.
+void Scheduler::Learn(const Groups::value_type& ended, int64_t now_us) {
+  const Group& group = ended.second;
+  if (std::get<0>(ended.first) != PolicySpan::kStep || group.midway) return;
+  if (group.policy->Complete() && group.policy->step_asides() == 0) {
+    patience_.Whole(LinkOf(ended.first), now_us - group.first_us);
+  } else {
+    patience_.Broken(LinkOf(ended.first));
+  }
+}
+
 void Scheduler::EvictIdle() {
   while (idle_.size() > options_.max_idle_groups) {
-    wakes_.erase(idle_.front());
-    groups_.erase(idle_.front());
+    const auto it = groups_.find(idle_.front());
+    Learn(*it, latest_us_);
+    wakes_.erase(it->first);
+    groups_.erase(it);
     idle_.pop_front();
   }
 }

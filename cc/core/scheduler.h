@@ -15,6 +15,7 @@
 
 #include "cc/core/comm_task.h"
 #include "cc/core/overrides.h"
+#include "cc/core/patience.h"
 #include "cc/core/policy.h"
 #include "cc/core/token_bucket.h"
 #include "cc/core/trace_ring.h"
@@ -22,7 +23,7 @@
 namespace tfsched {
 
 struct SchedulerOptions {
-  int64_t grace_us = 5000;  // how long an idle wire waits for a missing rank
+  int64_t grace_us = 5000;  // how long an idle wire waits for a missing rank, at least (see Patience)
   int64_t quick_us = 0;     // p3: what leaves within that time did not wait for the link; 0: stop-and-wait on any link
   size_t trace_capacity = 16384;
   // Groups that wait for transfers which may never come, of steps whose end was never announced. The oldest go first.
@@ -99,6 +100,8 @@ class Scheduler {
     int highest_started = -1;
     int64_t tagged_credit_bytes = 0;  // what the newest tag says
     int64_t step_asides_seen = 0;
+    int64_t first_us = 0;  // when its first task came
+    bool midway = false;   // began in the middle of its step
     std::list<GroupKey>::iterator idle_position;
     bool idle = false;
     bool dirty = false;  // something happened since its policy was last asked
@@ -111,7 +114,8 @@ class Scheduler {
   using Groups = std::map<GroupKey, Group>;
 
   GroupKey KeyOf(const CommTask& task) const;
-  Group& GroupFor(const GroupKey& key, const CommTask& task, bool midway);
+  static Patience::Link LinkOf(const GroupKey& key);
+  Group& GroupFor(const GroupKey& key, const CommTask& task, bool midway, int64_t now_us);
   void Enqueue(CommTask task, int64_t now_us, bool midway);
   int64_t CreditOf(const Group& group) const;
   TokenBucket* BucketFor(const GroupKey& key);
@@ -119,9 +123,10 @@ class Scheduler {
   void EndStepAcross(int64_t step_id, int64_t now_us);
   void Touch(const GroupKey& key, Group* group);
   void StartTask(Group* group, uint64_t id, int64_t now_us, std::vector<Start>* starts);
-  void FreeIfDone(Groups::iterator it);
+  void FreeIfDone(Groups::iterator it, int64_t now_us);
   void Drop(Group* group, uint64_t id);
   void DropQueued(Group* group);
+  void Learn(const Groups::value_type& ended, int64_t now_us);
   void EvictIdle();
 
   const SchedulerOptions options_;
@@ -132,6 +137,7 @@ class Scheduler {
   Overrides overrides_;
   Groups groups_;
   std::map<std::pair<std::string, std::string>, TokenBucket> buckets_;  // (sender, receiver), while there is a cap
+  Patience patience_;
   std::vector<GroupKey> dirty_;
   std::map<GroupKey, int64_t> wakes_;  // groups whose policy waits for a moment
   std::list<GroupKey> idle_;           // oldest first

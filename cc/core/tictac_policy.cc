@@ -11,7 +11,8 @@
 //   may wait for it for ever, and no long time-out should be paid. The rule: a transfer waits for a missing rank only
 //     (a) while something of its group is on the wire. That costs nothing, for the wire is busy, and it ends, because gRPC
 //         releases every response, sent or failed; and
-//     (b) for `grace_us` after the group's last event (an arrival or a release) when the wire is idle.
+//     (b) for `grace_us` after the group's last event (an arrival or a release) when the wire is idle. The scheduler says
+//         how long that is for this step (patience.h).
 //   After that the policy steps aside: for the rest of this step a missing rank is not waited for any more; what is there
 //   still goes in rank order, under the credit. So a step loses at most one grace period per receiver, however many ranks
 //   are missing.

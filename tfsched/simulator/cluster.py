@@ -65,7 +65,7 @@ class Cluster:
       tasks_per_host: so many tasks, workers or servers, share a host and its link.
       colocated: servers live on the workers' hosts, the first on the first.
       streams: ops that a worker computes at once.
-      grace_us: what an idle sender under "tictac" waits for a missing rank.
+      grace_us: what an idle sender under "tictac" waits for a missing rank, at least.
 
     Raises SimulatorError for a value that is not one of these.
     """
