@@ -45,6 +45,7 @@ def test_result_has_exactly_the_promised_fields():
     assert result["bounds"]["communication_s"] == pytest.approx(1.0)
     assert result["bounds"]["lower_s"] == pytest.approx(1.0)
     assert result["bounds"]["upper_s"] == pytest.approx(1.8)
+    assert result["bounds"]["compute_p95_over_p50"] == pytest.approx(0.89 / 0.8)
     tio = result["settings"]["tio"]
     assert {"median_s", "p95_s", "steps_s", "efficiency", "ratio_to_vanilla", "straggler"} <= set(tio)
     assert tio["median_s"] == pytest.approx(1.0)

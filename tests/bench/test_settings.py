@@ -59,7 +59,7 @@ def test_the_systems_presets_are_what_their_papers_say():
     assert SETTINGS["p3"].options["partition_bytes"] == 200_000
     kept = SETTINGS["bytescheduler"]
     crossing = SETTINGS["bytescheduler+barrier-crossing"]
-    assert crossing.options == {**kept.options, "barrier": False, "partition_bytes": 1_000_000}
+    assert crossing.options == {**kept.options, "barrier": False, "partition_bytes": 500_000, "credit_bytes": 1_000_000}
     assert [setting.name for setting in SETTINGS.values() if setting.crosses_barrier] == [crossing.name]
 
 

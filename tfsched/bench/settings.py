@@ -115,10 +115,12 @@ def for_emulated_link(setting: Setting) -> Setting:
 P3_PARTITION_BYTES = 50_000 * 4
 
 # ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy (docs/tuning.md).
-# With the barrier they only overtake; across it what was pushed in part is pulled in part, which pays for finer pieces.
+# With the barrier they only overtake; across it what was pushed in part is pulled in part, which pays for finer pieces, and
+# the first layer's way to the server and back, with the credit ahead of it at each hop, is part of every step.
 BYTESCHEDULER_PARTITION_BYTES = 4_000_000
-CROSSING_PARTITION_BYTES = 1_000_000
 BYTESCHEDULER_CREDIT_BYTES = 2_000_000
+CROSSING_PARTITION_BYTES = 500_000
+CROSSING_CREDIT_BYTES = 1_000_000
 
 _BYTESCHEDULER = {
     "ordering": "tio",
@@ -138,6 +140,11 @@ register_setting(
     Setting(
         "bytescheduler+barrier-crossing",
         TFSCHED,
-        {**_BYTESCHEDULER, "partition_bytes": CROSSING_PARTITION_BYTES, "barrier": False},
+        {
+            **_BYTESCHEDULER,
+            "partition_bytes": CROSSING_PARTITION_BYTES,
+            "credit_bytes": CROSSING_CREDIT_BYTES,
+            "barrier": False,
+        },
     )
 )

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as context_lib
-from tensorflow.python.eager import execute
 
 from tfsched.eager import outstanding
 from tfsched.eager.config import Setting
-from tfsched.eager.thread import current
+from tfsched.eager.thread import blocks, current, looked_at
 from tfsched.grappler.bridge import install
 
 _LOCK = threading.Lock()
@@ -47,11 +47,12 @@ def set_process(setting: Setting | None) -> None:
 def scope(setting: Setting) -> Iterator[None]:
     """Within it, this thread's calls run with ``setting``."""
     _wrap()
-    current.scopes.append(setting)
-    try:
-        yield
-    finally:
-        current.scopes.pop()
+    with looked_at():
+        current.scopes.append(setting)
+        try:
+            yield
+        finally:
+            current.scopes.pop()
 
 
 def remember(name: bytes, setting: Setting) -> None:
@@ -68,38 +69,40 @@ def forget(name: bytes) -> None:
 def _wrap_once() -> None:
     install()  # a function that runs in this process needs the optimizer that its config names
     stock_call = context_lib.Context.call_function
-    stock_attrs = context_lib.FunctionCallOptions.as_attrs
 
     @functools.wraps(stock_call)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
-        if current.own:
-            # The manager with which a coordinator cancels closures is one for all threads: an own call that fails must not
-            # cancel theirs.
-            attrs = tuple(itertools.chain(*self.function_call_options.as_attrs().items()))
-            return execute.execute(name.decode(), num_outputs, tensor_inputs, attrs, self) or None
-        setting = _by_function.get(name) if _by_function else None
-        if setting is None:
-            setting = current.scopes[-1] if current.scopes else _process
-        if setting is None and not outstanding.tasks:
-            return stock_call(self, name, tensor_inputs, num_outputs)
+        # Every call of the process comes here, so what costs (a thread's attributes, another frame) comes last.
+        setting = _process
+        if blocks.open:
+            if current.own:
+                # The manager with which a coordinator cancels closures is one for all threads: an own call that fails must
+                # not cancel theirs.
+                attrs = self.function_call_options.as_attrs()
+                return execute.execute(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self) or None
+            if current.scopes:
+                setting = current.scopes[-1]
+        if _by_function:
+            setting = _by_function.get(name, setting)
         crosses = setting is not None and setting.crosses
         if crosses or outstanding.tasks:
             outstanding.before_call(self, tensor_inputs, setting.client if setting is not None and crosses else None)
-        current.call = setting
-        try:
+        if setting is None:
             return stock_call(self, name, tensor_inputs, num_outputs)
-        finally:
-            current.call = None
-
-    @functools.wraps(stock_attrs)
-    def as_attrs(self: Any) -> dict[str, Any]:
-        attrs: dict[str, Any] = stock_attrs(self)
-        if current.call is not None:
-            attrs["config_proto"] = current.call.apply(attrs["config_proto"])
-        return attrs
+        # What stock_call does, with another config.
+        attrs = self.function_call_options.as_attrs()
+        attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
+        manager = cancellation.context()
+        if manager is None:
+            return execute.execute(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self) or None
+        outputs = execute.execute_with_cancellation(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self, manager)
+        return outputs or None
 
     context_lib.Context.call_function = call_function
-    context_lib.FunctionCallOptions.as_attrs = as_attrs
+
+
+def _flat(attrs: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(itertools.chain(*attrs.items()))
 
 
 def _wrap() -> None:

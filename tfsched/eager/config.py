@@ -19,17 +19,15 @@ class Setting:
     Attributes:
       options: with the plan's text in place of its path.
       client: names this process's training, for updates in the background.
+      crosses: whether updates may go on when a call has returned.
+      made: serialized ConfigProto of the user -> what :meth:`apply` made of it.
     """
 
     def __init__(self, options: Options, client: str):
         self.options = with_plan_inside(options)
         self.client = client
-        self._made: dict[bytes, bytes] = {}
-
-    @property
-    def crosses(self) -> bool:
-        """Whether updates may go on when the call has returned."""
-        return not self.options.barrier
+        self.crosses = not self.options.barrier
+        self.made: dict[bytes, bytes] = {}
 
     @property
     def does_nothing(self) -> bool:
@@ -38,9 +36,9 @@ class Setting:
 
     def apply(self, serialized: bytes) -> bytes:
         """The user's serialized ConfigProto, with tfsched's optimizer in it and all else as it was."""
-        made = self._made.get(serialized)
+        made = self.made.get(serialized)
         if made is None:
-            made = self._made[serialized] = self._make(serialized)
+            made = self.made[serialized] = self._make(serialized)
         return made
 
     def _make(self, serialized: bytes) -> bytes:
