@@ -15,6 +15,7 @@ from tfsched.bench.cluster import Cluster
 from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import STOCK, Setting
 from tfsched.bench.stolen import stolen_s
+from tfsched.bench.turns import turns
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
 BESIDE = "compute beside communication"
@@ -210,9 +211,9 @@ class Runner:
         return str(answer["plan"])
 
     def measure(self, rounds: int, block: int = 1) -> Measurement:
-        """Runs rounds in which every setting and bound takes one block of `block` steps, in rotated order."""
+        """Runs rounds in which every setting and bound takes one block of `block` steps, in balanced order."""
         names = [setting.name for setting in self._settings]
-        turns = self._turns()
+        sessions = self._turns()
         result = Measurement(
             {name: [] for name in names},
             {name: [] for name in names},
@@ -220,12 +221,11 @@ class Runner:
             {name: [] for name in names},
             block,
         )
-        total = rounds * len(turns)
+        total = rounds * len(sessions)
         for number in range(rounds):
-            # Rotating keeps any step from always following the same neighbour.
-            first = number % len(turns)
-            for place, session in enumerate(turns[first:] + turns[:first]):
-                self._progress(f"measuring {session}", number * len(turns) + place, total)
+            for place, turn in enumerate(turns(len(sessions), number)):
+                session = sessions[turn]
+                self._progress(f"measuring {session}", number * len(sessions) + place, total)
                 before_s = stolen_s()
                 answer = self._run(session, block)
                 step_s = answer["block_s"] / block
