@@ -89,6 +89,22 @@ def test_a_machine_without_that_congestion_control_keeps_its_own(tmp_path):
     assert testbed.congestion_control(str(tmp_path / "missing")) is None
 
 
+@pytest.mark.parametrize(
+    ("cores", "mask"),
+    [({0}, "1"), ({1, 3}, "a"), ({31}, "80000000"), ({32}, "1,00000000"), ({0, 71}, "80,00000000,00000001")],
+)
+def test_a_mask_of_cores_is_written_as_the_kernel_reads_it(cores, mask):
+    assert testbed.core_mask(cores) == mask
+
+
+def test_what_arrives_is_processed_on_the_given_cores(own_namespaces):
+    with testbed.Testbed(["a", "b"], 1e9) as bed:
+        bed.receive_on({0})
+        for host in ("a", "b"):
+            process = bed.exec(host, ["cat", "/sys/class/net/eth0/queues/rx-0/rps_cpus"], stdout=subprocess.PIPE)
+            assert process.communicate(timeout=20)[0].strip().lstrip(b"0,") == b"1"
+
+
 def test_unlimited_is_faster(own_namespaces):
     with testbed.Testbed(["ps0", "worker0"]) as bed:
         assert transfer_bps(bed, "ps0", "worker0") > 150e6

@@ -88,6 +88,8 @@ class Cluster:
         self.hosts = Testbed(hosts, self._link.bandwidth_bps) if limited else Hosts(hosts)
         self.hosts.__enter__()
         try:
+            if self._apart and isinstance(self.hosts, Testbed):
+                self.hosts.receive_on(pinning.halves(os.sched_getaffinity(0))[0])
             clusters = self._addresses(names, limited)
             for (job, index), name in zip(self.tasks, names, strict=True):
                 self._start(name, name, job, index, clusters)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -40,6 +40,13 @@ def _call(*argv: str) -> str:
             "emulated or none on this machine"
         )
     return done.stdout
+
+
+def core_mask(cores: Iterable[int]) -> str:
+    """A set of cores as the kernel reads it: hexadecimal, in groups of 32 bits."""
+    digits = f"{sum(1 << core for core in set(cores)):x}"
+    first = len(digits) % 8
+    return ",".join(filter(None, [digits[:first], *(digits[at : at + 8] for at in range(first, len(digits), 8))]))
 
 
 def _burst_bytes(bandwidth_bps: float) -> int:
@@ -192,6 +199,19 @@ class Testbed(Hosts):
                 *("ip", "-n", name, "route", "replace", _NETWORK, "dev", "eth0", "proto", "kernel", "scope", "link"),
                 *("src", self.address(host), "congctl", control),
             )
+
+    def receive_on(self, cores: Iterable[int]) -> None:
+        """Has these cores process what arrives at any end of a link, where the kernel can (receive packet steering).
+
+        Else the kernel goes on with a packet on whichever core sent it: one request from a computing thread, and the
+        network's work may stay on that thread's core for the rest of a step.
+        """
+        mask = core_mask(cores)
+        for number, host in enumerate(self.names):
+            for suffix, device in ((host, "eth0"), ("br", f"port{number}")):
+                path = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
+                with contextlib.suppress(BenchError):
+                    _call("ip", "netns", "exec", self._prefix_name + suffix, "sh", "-c", f"echo {mask} > {path}")
 
     def close(self) -> None:
         """Ends the processes and removes the namespaces; may be called more than once."""
