@@ -28,7 +28,7 @@ def bounds_of(bounds_s: dict[str, list[float]]) -> dict[str, float | None]:
     max(compute, communication) and compute + communication. `communication_s` is the busier
     direction; `pull_s` and `push_s` are the two. `beside_s` is no bound of the paper: computing while the links are busy
     with something else, for on one machine networking takes processor time from it. `compute_p95_over_p50` is how much
-    computing varies by itself: near the balance, a step cannot vary less.
+    computing varies by itself; near the balance, steps may vary with it.
     """
     compute_s = float(np.median(bounds_s[COMPUTE]))
     pull_s = float(np.median(bounds_s[PULL]))
