@@ -51,6 +51,15 @@ def test_limits_both_directions_and_cleans_up(own_namespaces):
     assert own_namespaces() == []
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="subprocess has no process groups there")
+def test_processes_share_processor_time_by_themselves_and_not_by_session():
+    with testbed.Hosts(["ps0", "worker0"]) as hosts:
+        for host in hosts.names:
+            process = hosts.exec(host, ["sleep", "60"])
+            assert os.getsid(process.pid) == os.getsid(0)
+            assert os.getpgid(process.pid) == process.pid  # so it is ended with its children
+
+
 ACCEPT = """
 import socket, sys
 server = socket.create_server((sys.argv[1], 9000))
