@@ -10,8 +10,9 @@ REGISTER_OP("TfschedMerge")
     .Attr("shape: shape")
     .SetShapeFn(tensorflow::shape_inference::ExplicitShape)
     .Doc(R"doc(
-The input of TfschedSplit from its chunks: one allocation, one copy of the bytes. A first chunk that is followed by empty ones
-only is the whole tensor and is passed on as it is.
+The input of TfschedSplit from its chunks. The first step copies their bytes; from the second on they are received side by
+side, and the whole is passed on without a copy. A first chunk that is followed by empty ones only is the whole tensor and is
+passed on as it is.
 
 shape: the tensor's shape, fully defined.
 )doc");

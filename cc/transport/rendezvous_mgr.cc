@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/transport/barrier.h"
+#include "cc/transport/receiving.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/tagged_buffer.h"
 #include "tensorflow/core/framework/device_base.h"
@@ -138,6 +139,11 @@ void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::
         }
         Bypass(std::string(key.edge_name), TaskOf(key.src), TaskOf(key.dst), step_id, requested_us, *response);
       });
+}
+
+tsl::core::RefCountPtr<tensorflow::BaseRemoteRendezvous> SchedulingRendezvousMgr::Create(int64_t step_id,
+                                                                                         const tensorflow::WorkerEnv* env) {
+  return NewReceivingRendezvous(env, step_id);
 }
 
 void SchedulingRendezvousMgr::Cleanup(int64_t step_id) {

@@ -1,4 +1,4 @@
-// Where tensors leave the process: the rendezvous manager that remote receivers read from.
+// Where tensors leave the process and enter it: the rendezvous manager.
 #ifndef TFSCHED_CC_TRANSPORT_RENDEZVOUS_MGR_H_
 #define TFSCHED_CC_TRANSPORT_RENDEZVOUS_MGR_H_
 
@@ -18,6 +18,11 @@ class SchedulingRendezvousMgr : public tensorflow::RpcRendezvousMgr {
 
   // The master's news that a step is over, whether it succeeded or not.
   void Cleanup(int64_t step_id) override;
+
+ protected:
+  // The other direction: what this process asks other tasks for (receiving.h).
+  tsl::core::RefCountPtr<tensorflow::BaseRemoteRendezvous> Create(int64_t step_id,
+                                                                  const tensorflow::WorkerEnv* env) override;
 };
 
 }  // namespace tfsched

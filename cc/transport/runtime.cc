@@ -10,6 +10,7 @@
 #include "cc/transport/barrier.h"
 #include "cc/transport/piece_updates.h"
 #include "cc/transport/read_ahead.h"
+#include "cc/transport/received_buffer.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/logging.h"
@@ -115,6 +116,9 @@ std::string StatsJson() {
   AppendField("updates_by_chunks", pieces.from_chunks, &json);
   AppendField("updates_whole_after_all", pieces.whole, &json);
   AppendField("updates_in_chunks", pieces.under_way, &json);
+  const Landings::Counters landings = ProcessLandings().counters();
+  AppendField("merges_in_place", landings.in_place, &json);
+  AppendField("merges_copied", landings.copied, &json);
   AppendField("expectations", barrier.expectations.tickets, &json);
   const Overrides overrides = ProcessDispatcher().scheduler().overrides();
   AppendField("policy", overrides.policy, &json);

@@ -28,15 +28,23 @@ def train(cluster, sizes, **arguments):
     return cluster.call("worker0", "partition.train", sizes=sizes, limit_s=120, **arguments)
 
 
+def merges(cluster):
+    stats = cluster.stats("worker0")
+    return stats["merges_in_place"], stats["merges_copied"]
+
+
 @pytest.mark.parametrize("use_resource", [True, False], ids=["resource", "reference"])
 def test_another_size_needs_another_session_and_nothing_else(stock, ordered, use_resource):
     wanted = train(stock, [None], steps=10, use_resource=use_resource)
+    before = merges(ordered)
     got = train(ordered, [4096, 10_000], steps=5, use_resource=use_resource)
     assert (got["losses"], got["variables"]) == (wanted["losses"], wanted["variables"])
     assert len(set(got["losses"])) == 10
     # 6 weights of 9 chunks, then of 4.
     assert "6 of them in 54 chunks" in got["reports"][0]
     assert "6 of them in 24 chunks" in got["reports"][1]
+    # The first step of each size copies the 6 weights, the other 4 receive their chunks side by side.
+    assert tuple(now - then for now, then in zip(merges(ordered), before, strict=True)) == (2 * 4 * 6, 2 * 1 * 6)
 
 
 @pytest.mark.parametrize("policy", ["tictac", "fifo"])

@@ -38,6 +38,9 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       gradients arrived), ``updates_whole_after_all`` (begun like that, but somebody else had written to the variable),
       ``updates_in_chunks`` (under way); in both ``mailboxes`` (in use).
 
+      In tasks that receive transfers in chunks: ``merges_in_place`` (tensors whose chunks were received side by side) and
+      ``merges_copied`` (whose chunks had to be copied, as in the first step).
+
     Raises:
       TfschedError: session without task, or a task that the cluster does not have or that has no tfsched.
     """
