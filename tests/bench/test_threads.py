@@ -90,6 +90,22 @@ def test_the_halves_have_no_core_in_common(cores, network, computing):
     assert pinning.halves(cores) == (network, computing)
 
 
+@pytest.mark.parametrize(
+    ("cores", "workers", "expected"),
+    [
+        ([1], 1, [{1}]),
+        ([1], 2, [{1}, {1}]),
+        ([2, 3], 1, [{2, 3}]),
+        ([3, 2], 2, [{2}, {3}]),
+        ([4, 5, 6, 7], 2, [{4, 5}, {6, 7}]),
+        ([3, 4, 5], 2, [{3}, {4}]),
+        ([3, 4], 3, [{3, 4}] * 3),
+    ],
+)
+def test_workers_have_computing_cores_of_their_own_where_there_are_enough(cores, workers, expected):
+    assert pinning.shares(cores, workers) == expected
+
+
 def test_only_the_threads_that_compute_are_on_the_cores_for_computing():
     network, computing = pinning.halves(os.sched_getaffinity(0))
     with Cluster(1, 1, Link("none", None), (STOCK, TFSCHED), 1, 2, timeout_s=90, apart=True) as cluster:

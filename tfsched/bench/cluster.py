@@ -166,8 +166,9 @@ class Cluster:
     def call(self, timeout_s: float | None = None, to: str = "worker0", **request: Any) -> dict[str, Any]:
         """Sends a request to worker 0 or a coordinator and returns its answer; watches all tasks meanwhile."""
         if self._apart:  # each time anew: sessions and functions start threads
-            workers = {name for name in self._processes if name.startswith("worker")}
-            pinning.pin(map(self.pid, workers), map(self.pid, self._processes.keys() - workers))
+            workers = [name for name in self._processes if name.startswith("worker")]
+            others = self._processes.keys() - set(workers)
+            pinning.pin([self.pid(name) for name in workers], [self.pid(name) for name in others])
         stdin = self._processes[to].stdin
         assert stdin is not None
         try:

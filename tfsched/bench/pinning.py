@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tfsched.bench.errors import BenchError
 
@@ -43,20 +43,29 @@ def halves(cores: Iterable[int]) -> tuple[set[int], set[int]]:
     return set(ordered[:middle]), set(ordered[middle:])
 
 
-def pin(workers: Iterable[int], others: Iterable[int]) -> None:
+def shares(cores: Iterable[int], workers: int) -> list[set[int]]:
+    """Each worker's cores of those for computing: as many for each and none for two, or all for all if there are too few."""
+    ordered = sorted(cores)
+    each = len(ordered) // workers
+    if each == 0:
+        return [set(ordered) for _ in range(workers)]
+    return [set(ordered[worker * each : (worker + 1) * each]) for worker in range(workers)]
+
+
+def pin(workers: Sequence[int], others: Iterable[int]) -> None:
     """Pins the threads that some processes have now; what these start later inherits it.
 
     Args:
-      workers: ids of the processes that compute.
+      workers: ids of the processes that compute, in the order of their tasks.
       others: ids of those that do not.
     """
     network, computing = halves(os.sched_getaffinity(0))
     for process in others:
         for thread, _ in _threads(process):
             _set(thread, network)
-    for process in workers:
+    for process, own in zip(workers, shares(computing, len(workers)), strict=True):
         for thread, name in _threads(process):
-            _set(thread, computing if name.startswith(_COMPUTING) else network)
+            _set(thread, own if name.startswith(_COMPUTING) else network)
 
 
 def _threads(process: int) -> list[tuple[int, str]]:

@@ -50,5 +50,5 @@ def describe_threads(threads: dict[str, Any]) -> str:
     for kind in ("intra", "inter"):
         count = threads[f"worker_{kind}_op"]
         counts.append(f"{count or 'the default'} {kind}-op")
-    where = f"on {threads['cores'] // 2} core(s) of its own" if threads["apart"] else "anywhere"
+    where = f"on {threads['cores'] // 2} core(s) for computing only" if threads["apart"] else "anywhere"
     return f"a worker computes with {' and '.join(counts)} thread(s), {where}; the machine has {threads['cores']} core(s)"
