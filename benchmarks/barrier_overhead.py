@@ -1,7 +1,8 @@
 """What crossing the barrier costs a step by itself: ``python benchmarks/barrier_overhead.py [--variables 1,16,64,256]``.
 
 A chain of 1x1 layers, all tasks on loopback: next to nothing to send or to compute, so what is left of a step is its fixed
-cost. Both settings take turns block by block in one run, and a block ends when its last update is applied.
+cost. Both settings take turns block by block in one run, and a block ends when its last update is applied. With more than 6
+steps in a block a step's time is that of its steady state, to which the wait for the last update does not belong.
 
 Columns: median µs of a step with the barrier kept and crossed, what crossing adds, and that by variable. The added cost is
 what has to be saved by overlapping before crossing pays.

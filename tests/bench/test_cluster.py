@@ -123,8 +123,10 @@ def test_a_block_is_measured_after_a_failed_request_and_before_one_that_takes_to
         build(cluster, "train")
         cluster.call(do="open", session="step", graph="step", protocol="grpc")
         answer = cluster.call(do="run", session="step", fetch="step", count=5)
-        assert len(answer["steps_s"]) == len(answer["finishes_s"]) == 5
+        assert len(answer["steps_s"]) == len(answer["ends_s"]) == len(answer["finishes_s"]) == 5
         assert sum(answer["steps_s"]) <= answer["block_s"] < sum(answer["steps_s"]) + 1
+        assert answer["ends_s"] == sorted(answer["ends_s"])
+        assert sum(answer["steps_s"]) <= answer["ends_s"][-1] <= answer["block_s"]
         with pytest.raises(BenchError, match="worker0 did not finish 'run' within 1 s"):
             cluster.call(timeout_s=1.0, do="run", session="step", fetch="step", count=1_000_000)
 
@@ -233,6 +235,17 @@ def test_presets_train_beside_vanilla():
     settings = ["vanilla", "tictac", "p3", "bytescheduler", "bytescheduler+barrier-crossing"]
     result = run(toy(phase="train", settings=settings, steps=4, block=2, quiet=True))
     assert {name: len(row["steps_s"]) for name, row in result["settings"].items()} == dict.fromkeys(settings, 2)
+
+
+def test_a_long_block_shows_its_steady_state_and_its_ends(capsys):
+    result = run(toy(phase="train", settings=["vanilla", "bytescheduler+barrier-crossing"], steps=14, block=7, beside=True))
+    assert result["block"] == 7 and result["rounds"] == 2
+    for row in result["settings"].values():
+        assert len(row["steps_s"]) == 2
+        assert all(0 < step_s < 60 for step_s in (*row["steps_s"], row["with_ends_s"]))
+        assert row["bound_ratio_with_ends"] == pytest.approx(row["with_ends_s"] / result["bounds"]["lower_with_ends_s"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "steady state in blocks of 7 steps" in printed
 
 
 def test_a_trace_across_the_barrier_has_background_pushes():

@@ -34,6 +34,7 @@ def measurement(**names) -> Measurement:
         {name: [[step_s, step_s * 0.9] for step_s in steps_s] for name, steps_s in names.items()},
         {COMPUTE: [0.7, 0.8, 0.9], PULL: [1.0, 1.0, 1.0]},
         {name: [0.0] * len(steps_s) for name, steps_s in names.items()},
+        {**names, COMPUTE: [0.7, 0.8, 0.9], PULL: [1.0, 1.0, 1.0]},
     )
 
 
@@ -100,7 +101,7 @@ def test_stolen_time_is_that_of_the_cores_in_use(tmp_path):
 def test_blocks_and_an_uneven_load_are_told():
     training = measurement(vanilla=[1.6, 1.6], tio=[1.0, 1.0])
     training.block = 5
-    training.bounds_s[PUSH] = [0.9, 0.9]
+    training.bounds_s[PUSH] = training.whole_s[PUSH] = [0.9, 0.9]
     facts = {**FACTS, "phase": "train", "ps": 2, "ps_bytes": {"/job:ps/task:0": 300, "/job:ps/task:1": 100}}
     result = report.build_result(training, facts)
     assert result["block"] == 5
@@ -111,13 +112,46 @@ def test_blocks_and_an_uneven_load_are_told():
     report.print_result(result, console)
     text = " ".join(console.export_text().split())
     assert "push alone 0.900 s" in text
-    assert "blocks of 5 steps" in text
+    assert "times are means over blocks of 5 steps" in text
+    assert "with ends" not in text
     assert "the fullest PS holds 1.50 times the mean" in text
+
+
+def test_of_short_blocks_the_figures_with_ends_are_the_same():
+    result = report.build_result(measurement(vanilla=[1.6, 1.5, 1.7], tio=[1.0, 1.0, 1.1]), FACTS)
+    assert result["bounds"]["lower_with_ends_s"] == result["bounds"]["lower_s"]
+    for row in result["settings"].values():
+        assert row["with_ends_s"] == row["median_s"]
+        assert row["ratio_to_vanilla_with_ends"] == row["ratio_to_vanilla"]
+        assert row["bound_ratio_with_ends"] == row["bound_ratio"]
+
+
+def test_of_long_blocks_the_steady_state_is_shown_and_the_ends_beside_it():
+    training = measurement(vanilla=[1.6, 1.6], tio=[1.0, 1.02])
+    training.block = 7
+    training.whole_s.update({"vanilla": [1.65, 1.65], "tio": [1.09, 1.11], PULL: [1.1] * 3})
+    result = report.build_result(training, FACTS)
+    assert result["bounds"]["lower_s"] == pytest.approx(1.0)
+    assert result["bounds"]["lower_with_ends_s"] == pytest.approx(1.1)
+    tio = result["settings"]["tio"]
+    assert tio["bound_ratio"] == pytest.approx(1.01)
+    assert tio["ratio_to_vanilla"] == pytest.approx(1.6 / 1.01)
+    assert tio["with_ends_s"] == pytest.approx(1.1)
+    assert tio["bound_ratio_with_ends"] == pytest.approx(1.0)
+    assert tio["ratio_to_vanilla_with_ends"] == pytest.approx(1.5)
+    table = report.table_of(result)
+    headings = [str(column.header) for column in table.columns]
+    assert headings[headings.index("/ lower") + 1] == "/ lower, with ends"
+    column = table.columns[headings.index("/ lower, with ends")]
+    assert list(column.cells) == ["1.500", "1.000"]
+    assert "steady state in blocks of 7 steps, from the end of step 3 on" in str(table.caption)
+    json.dumps(result, allow_nan=False)
 
 
 def test_without_vanilla_there_is_no_ratio():
     result = report.build_result(measurement(tio=[1.0]), {**FACTS, "bandwidth_bps": None})
     assert result["settings"]["tio"]["ratio_to_vanilla"] is None
+    assert result["settings"]["tio"]["ratio_to_vanilla_with_ends"] is None
     assert json.loads(json.dumps(result))["bandwidth_bps"] is None
 
 
@@ -139,7 +173,7 @@ def test_table_shows_settings_bounds_and_notes():
 def test_computing_beside_communication_is_told_where_it_was_measured():
     measured = measurement(vanilla=[1.6])
     assert report.build_result(measured, FACTS)["bounds"]["beside_s"] is None
-    measured.bounds_s[BESIDE] = [0.9, 1.0, 1.1]
+    measured.bounds_s[BESIDE] = measured.whole_s[BESIDE] = [0.9, 1.0, 1.1]
     result = report.build_result(measured, FACTS)
     assert result["bounds"]["beside_s"] == pytest.approx(1.0)
     assert result["bounds"]["lower_s"] == pytest.approx(1.0)  # of what ran alone

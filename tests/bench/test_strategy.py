@@ -44,6 +44,14 @@ def test_two_workers_train_and_the_result_is_like_a_sessions(tmp_path, capsys):
     assert keys(session) == keys(result)
 
 
+def test_a_long_block_of_two_workers_has_one_list_of_ends():
+    result = run(toy(api="strategy", phase="train", workers=2, settings=["vanilla", CROSSING], steps=7, block=7, quiet=True))
+    for row in result["settings"].values():
+        assert len(row["steps_s"]) == 1
+        assert 0 < row["median_s"] < 60 and 0 < row["with_ends_s"] < 60
+        assert row["median_s"] != row["with_ends_s"]
+
+
 def test_a_worker_that_got_no_step_was_idle_all_the_time():
     finishes_s = last_finishes([(1, 12.0), (1, 14.0)], workers=2, began_s=10.0)
     assert finishes_s[1] == 4.0

@@ -126,26 +126,29 @@ class Chief:
         """Runs `count` consecutive steps, a block. `beside`: (session, fetch) pairs that run over and over meanwhile.
 
         Returns:
-            `steps_s`: seconds until each step returned; `block_s`: seconds of all until the last update is applied,
-            whether or not the step waits for it; `finishes_s`: each worker's finish time since its step's start.
+            `steps_s`: seconds until each step returned; `ends_s`: the same since the block's begin; `block_s`: seconds of
+            all until the last update is applied, whether or not the step waits for it; `finishes_s`: each worker's
+            finish time since its step's start.
         """
         opened, built = self._sessions[session]
         feeds = {} if built.batch is None else {built.batch: batch}
         fetches = built.fetches[fetch]
-        steps_s, finishes_s = [], []
+        steps_s, ends_s, finishes_s = [], [], []
         with self._over_and_over(beside):
             block_begin_s = time.perf_counter()
             for _ in range(count):
                 began_s, begin_s = time.time(), time.perf_counter()
                 values = opened.run(fetches, feeds)
-                steps_s.append(time.perf_counter() - begin_s)
+                end_s = time.perf_counter()
+                steps_s.append(end_s - begin_s)
+                ends_s.append(end_s - block_begin_s)
                 if isinstance(values, dict):
                     finishes_s.append([float(finish) - began_s for finish in values["finish"]])
                     if not all(map(_finite, values["losses"])):
                         raise BenchError(f"the loss became {values['losses']}: lower --steps")
             self._drain(session)
             block_s = time.perf_counter() - block_begin_s
-        return {"steps_s": steps_s, "block_s": block_s, "finishes_s": finishes_s}
+        return {"steps_s": steps_s, "ends_s": ends_s, "block_s": block_s, "finishes_s": finishes_s}
 
     @contextlib.contextmanager
     def _over_and_over(self, runs: Sequence[tuple[str, str]]) -> Iterator[None]:

@@ -61,6 +61,7 @@ class Cluster:
         apart: bool = False,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
+        self.workers = workers
         self._link = link
         self.protocols = protocols
         # A job's threads; 0 is TensorFlow's default.

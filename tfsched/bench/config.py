@@ -33,7 +33,8 @@ class BenchConfig:
         batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
         steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
         block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
-            for all settings, because some return from a step before its updates are applied.
+            for all settings, because some return from a step before its updates are applied. Of more than 6 the step time is
+            that of the steady state.
         beside: also measure how long computing takes while the links are busy with what has nothing to do with it.
         json, plot: files to write, None for none.
         trace: file for a step trace of the first setting, of steps behind the measured ones; None for none.

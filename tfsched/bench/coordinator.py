@@ -125,8 +125,9 @@ class Coordinator:
         """Schedules `count` steps for each worker, a block.
 
         Returns:
-            `block_s`: seconds of all until the last update is applied; `finishes_s`: of the block, each worker's last
-            finish since its start; `unscheduled`: whether none of the parameter servers' transfers was ordered, but asked.
+            `block_s`: seconds of all until the last update is applied; `ends_s`: when each step of any worker had done its
+            own part, since the block's begin, sorted; `finishes_s`: of the block, each worker's last finish since its
+            start; `unscheduled`: whether none of the parameter servers' transfers was ordered, but asked.
         """
         del fetch
         step, options = self._functions[session]
@@ -146,9 +147,10 @@ class Coordinator:
             if not math.isfinite(values["loss"]):
                 raise BenchError(f"the loss became {values['loss']}: lower --steps")
             finished.append((worker, float(values["finish"])))
+        ends_s = sorted(clock_s - began_s for _, clock_s in finished)
         finishes_s = last_finishes(finished, workers, began_s)
         unscheduled = options is not None and self._ordered(options) == ordered
-        return {"block_s": block_s, "finishes_s": [finishes_s], "unscheduled": unscheduled}
+        return {"block_s": block_s, "ends_s": ends_s, "finishes_s": [finishes_s], "unscheduled": unscheduled}
 
 
 def last_finishes(finished: list[tuple[int, float]], workers: int, began_s: float) -> list[float]:

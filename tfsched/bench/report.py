@@ -14,6 +14,7 @@ from tfsched.bench import stolen
 from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
 from tfsched.bench.settings import STRATEGY
+from tfsched.bench.steady import LEAD, is_steady
 from tfsched.bench.threads import describe_threads
 from tfsched.ordering import metrics
 
@@ -48,13 +49,16 @@ def bounds_of(bounds_s: dict[str, list[float]]) -> dict[str, float | None]:
 
 def _summary(
     steps_s: Sequence[float],
+    whole_s: Sequence[float],
     taken_s: Sequence[float],
     finishes_s: list[list[float]],
     bounds: dict[str, Any],
     baseline_s: float | None,
+    baseline_whole_s: float | None,
     samples_per_step: int,
 ) -> dict[str, Any]:
     median_s = float(np.median(steps_s))
+    with_ends_s = float(np.median(whole_s))
     p95_s = float(np.percentile(steps_s, 95))
     return {
         "median_s": median_s,
@@ -68,15 +72,18 @@ def _summary(
         "stolen_s": [float(lost_s) for lost_s in taken_s],
         "p95_over_p50_calm": stolen.calm_spread(steps_s, taken_s),
         "bound_ratio": median_s / bounds["lower_s"],
+        "with_ends_s": with_ends_s,
+        "ratio_to_vanilla_with_ends": None if baseline_whole_s is None else baseline_whole_s / with_ends_s,
+        "bound_ratio_with_ends": with_ends_s / bounds["lower_with_ends_s"],
         "throughput": samples_per_step / median_s,
     }
 
 
 def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of one model; `facts` holds model, phase, ps, workers, batch and the like."""
-    bounds = bounds_of(measurement.bounds_s)
-    vanilla_s = measurement.steps_s.get(BASELINE)
-    baseline_s = None if vanilla_s is None else float(np.median(vanilla_s))
+    bounds: dict[str, Any] = bounds_of(measurement.bounds_s)
+    # Whole blocks by whole blocks: the bounds' ends count where the steps' do.
+    bounds["lower_with_ends_s"] = bounds_of({name: measurement.whole_s[name] for name in measurement.bounds_s})["lower_s"]
     return {
         **facts,
         "block": measurement.block,
@@ -85,16 +92,22 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
         "settings": {
             name: _summary(
                 steps_s,
+                measurement.whole_s[name],
                 measurement.stolen_s[name],
                 measurement.finishes_s[name],
                 bounds,
-                baseline_s,
+                _median_of(measurement.steps_s, BASELINE),
+                _median_of(measurement.whole_s, BASELINE),
                 facts["batch"] * facts["workers"],
             )
             for name, steps_s in measurement.steps_s.items()
         },
         "bounds": bounds,
     }
+
+
+def _median_of(times_s: dict[str, list[float]], name: str) -> float | None:
+    return float(np.median(times_s[name])) if name in times_s else None
 
 
 def _imbalance(ps_bytes: dict[str, int]) -> float:
@@ -115,7 +128,13 @@ def table_of(result: dict[str, Any]) -> Table:
     )
     bounds = result["bounds"]
     several = "; a step is one scheduled function of a worker" if result["api"] == STRATEGY else ""
-    if result["block"] > 1:
+    steady = is_steady(result["block"])
+    if steady:
+        several += (
+            f"; times are of the steady state in blocks of {result['block']} steps, from the end of step {LEAD} on; "
+            "with ends: of whole blocks by their steps, last update included"
+        )
+    elif result["block"] > 1:
         several += f"; times are means over blocks of {result['block']} steps, last update included"
     if result["ps"] > 1:
         several += f"; the fullest PS holds {result['imbalance']:.2f} times the mean"
@@ -128,7 +147,11 @@ def table_of(result: dict[str, Any]) -> Table:
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("setting", overflow="fold")  # names with options are long and differ at their ends
-    for heading in (*("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower", "straggler", "samples/s"),):
+    for heading in (
+        *("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower"),
+        *(["/ lower, with ends"] if steady else []),
+        *("straggler", "samples/s"),
+    ):
         table.add_column(heading, justify="right")
     for name, row in result["settings"].items():
         table.add_row(
@@ -139,6 +162,7 @@ def table_of(result: dict[str, Any]) -> Table:
             _number(row["ratio_to_vanilla"], "{:.2f}"),
             _number(row["efficiency"], "{:.2f}"),
             _number(row["bound_ratio"]),
+            *([_number(row["bound_ratio_with_ends"])] if steady else []),
             _number(row["straggler"], "{:.1%}"),
             _number(row["throughput"], "{:.1f}"),
         )

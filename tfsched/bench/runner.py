@@ -14,6 +14,7 @@ from tfsched.bench.batch import BatchFit, find_batch
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import STOCK, Setting
+from tfsched.bench.steady import step_time_s
 from tfsched.bench.stolen import stolen_s
 from tfsched.bench.turns import turns
 
@@ -32,11 +33,13 @@ class Measurement:
     """What was measured, in seconds, one entry a round.
 
     Attributes:
-        steps_s: time of a step, by setting: wall time of a block until its last update is applied, by the block's steps.
+        steps_s: time of a step, by setting: of a long block the steady state's, of a short one as in whole_s (steady.py).
         finishes_s: time from each single step's start until each worker finished, by setting.
         bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE.
-        stolen_s: processor time that the machine's host gave to others in a step (a block's by its steps), all cores
-            together, by setting.
+        stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
+            share of the step's time as it took of the whole block's.
+        whole_s: time of a step with the block's ends, by setting and bound: wall time of a block until its last update is
+            applied, by the block's steps.
         block: consecutive steps in a block.
     """
 
@@ -44,6 +47,7 @@ class Measurement:
     finishes_s: dict[str, list[list[float]]]
     bounds_s: dict[str, list[float]]
     stolen_s: dict[str, list[float]]
+    whole_s: dict[str, list[float]]
     block: int = 1
 
 
@@ -219,6 +223,7 @@ class Runner:
             {name: [] for name in names},
             {name: [] for name in self._bounds},
             {name: [] for name in names},
+            {name: [] for name in sessions},
             block,
         )
         total = rounds * len(sessions)
@@ -228,14 +233,17 @@ class Runner:
                 self._progress(f"measuring {session}", number * len(sessions) + place, total)
                 before_s = stolen_s()
                 answer = self._run(session, block)
-                step_s = answer["block_s"] / block
+                # A coordinator's workers share the steps of a block, a session's take part in each of them.
+                each = self._cluster.workers if session in self._places else 1
+                step_s = step_time_s(answer["ends_s"], answer["block_s"], block, each)
+                result.whole_s[session].append(answer["block_s"] / block)
                 if session in result.bounds_s:
                     result.bounds_s[session].append(step_s)
                     continue
                 if answer.get("unscheduled"):
                     self.unscheduled.add(session)
                 result.steps_s[session].append(step_s)
-                result.stolen_s[session].append((stolen_s() - before_s) / block)
+                result.stolen_s[session].append((stolen_s() - before_s) * step_s / answer["block_s"])
                 result.finishes_s[session].extend(answer["finishes_s"])
         self._progress("measuring", total, total)
         return result

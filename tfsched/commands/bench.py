@@ -36,7 +36,11 @@ def define(flags: CommandFlags) -> None:
     )
     flags.string("batch", "auto", "samples a worker and step; auto: computing takes 0.95 of communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
-    flags.string("block", "auto", "steps timed together, with the last one's updates; auto: 5 in phase train, else 1")
+    flags.string(
+        "block",
+        "auto",
+        "steps timed together, with the last one's updates; auto: 5 in phase train, else 1; > 6: steady state, ends apart",
+    )
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
     flags.boolean("beside", False, "also: how long computing takes beside communication that it does not wait for")
     flags.string("json", "", "write the result to this file")
