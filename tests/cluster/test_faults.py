@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from .cluster import STOCK, Cluster, TaskDied, TaskError
+from .cluster import STOCK, Cluster, TaskDied, TaskError, wait_until
 
 # One transfer is 1 MB and the sender paces them, so that a step of 8 takes 0.8 s without any load.
 PACED = {"ps0": {"TFSCHED_EMULATED_BPS": "80e6"}}
@@ -119,8 +119,17 @@ def test_worker_killed_while_transfers_to_it_are_queued(nursery, options):
             name, filters = f"worker{index}", ["/job:ps", f"/job:worker/task:{index}"]
             cluster.call(name, "common.open_session", options=options, filters=filters, init=index == 0, **MODEL)
             cluster.call(name, "common.run")
+        sent = cluster.wait_idle("ps0")["tasks"]
         step = cluster.submit("worker1", "common.run")
         in_mid_step(cluster, step)
+
+        # Nobody announces the step's end when its master is dead. What it has not asked for by then would be waited for until
+        # many such steps have come together (max_idle_groups), so all of it is to have come.
+        def asked():
+            stats = cluster.stats("ps0")
+            return stats["tasks"] + stats["queue_depth"] == sent + MODEL["layers"]
+
+        wait_until(asked, 10, "all requests of the step")
         cluster.kill("worker1")
         with pytest.raises(TaskDied):
             step.result(10)
