@@ -123,8 +123,8 @@ def test_worker_killed_while_transfers_to_it_are_queued(nursery, options):
         step = cluster.submit("worker1", "common.run")
         in_mid_step(cluster, step)
 
-        # Nobody announces the step's end when its master is dead. What it has not asked for by then would be waited for until
-        # many such steps have come together (max_idle_groups), so all of it is to have come.
+        # Nobody announces the step's end when its master is dead. What it has not asked for by then would be waited for
+        # until many such steps have come together (max_idle_groups), so all of it is to have come.
         def asked():
             stats = cluster.stats("ps0")
             return stats["tasks"] + stats["queue_depth"] == sent + MODEL["layers"]
