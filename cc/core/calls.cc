@@ -234,6 +234,12 @@ Calls::Token Calls::Committed(const std::string& client) const {
   return it == clients_.end() ? 0 : it->second.committed;
 }
 
+bool Calls::IsUnderWay(const std::string& client, Token token) const {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto it = clients_.find(client);
+  return it != clients_.end() && token != 0 && it->second.current == token;
+}
+
 void Calls::SetJoined(Token token, Call* call) {
   call->joined = true;
   clients_[call->client].committed = token;

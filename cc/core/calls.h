@@ -58,6 +58,8 @@ class Calls {
 
   // The client's last token whose step has joined it, unless its f has failed: nothing cancels that f any more. 0 for none.
   Token Committed(const std::string& client) const;
+  // Whether the f of that token still runs. If not, somebody may have been told that it is over, and act on it.
+  bool IsUnderWay(const std::string& client, Token token) const;
 
   // The error of f if it has failed; whoever asks tells it.
   Outcome TakeError(Token token);

@@ -117,10 +117,14 @@ TEST(Calls, CommittedIsTheLastTokenThatWasJoinedUnlessItFailed) {
   EXPECT_EQ(calls.Committed("c"), 0) << "its step may still fail, which cancels f";
   Join(&calls, first->token);
   EXPECT_EQ(calls.Committed("c"), first->token) << "while f runs";
+  EXPECT_TRUE(calls.IsUnderWay("c", first->token));
+  EXPECT_FALSE(calls.IsUnderWay("d", first->token));
+  EXPECT_FALSE(calls.IsUnderWay("c", 0));
   EXPECT_EQ(calls.Committed("d"), 0);
   calls.EndStep(first->token);
   calls.Done(first->token, Outcome());
   EXPECT_EQ(calls.Committed("c"), first->token) << "and after it";
+  EXPECT_FALSE(calls.IsUnderWay("c", first->token));
 
   const auto second = Begin(&calls);
   auto joined = NewJoined();

@@ -1,4 +1,5 @@
 // Kernels of the ops that send values ahead. Only TfschedSelect waits: a marker may overtake what it stands for.
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -21,6 +22,9 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::Var;
+
+// How a committed token says that its f still runs and that the client's steps are asynchronous: by its sign.
+bool IsUnderWay(int64_t committed) { return committed < 0; }
 
 // A kernel with the two names that all of these ops have.
 class NamedKernel : public OpKernel {
@@ -78,7 +82,7 @@ class ReadAheadKernel : public NamedKernel {
       context->set_output(0, Tensor(dtype_, MarkerShape(token)));
       return;
     }
-    ProcessSentAhead().Sent(key_, client_, token, value);
+    ProcessSentAhead().Sent(key_, client_, token, value, /*begun=*/false);
     context->set_output(0, value);
   }
 
@@ -107,7 +111,9 @@ class ReadKernel : public NamedKernel {
     Tensor value;
     bool shared = false;
     OP_REQUIRES_OK(context, ReadVariable(context, dtype_, &value, &shared));
-    const int64_t token = ProcessSentAhead().Match(key_, client_, TokenOf(context, 1), value);
+    const int64_t committed = TokenOf(context, 1);
+    const int64_t token =
+        ProcessSentAhead().Match(key_, client_, std::abs(committed), value, /*enough=*/IsUnderWay(committed));
     context->set_output(0, token == 0 ? value : Tensor(dtype_, MarkerShape(token)));
   }
 
@@ -157,22 +163,25 @@ class SelectKernel : public AsyncOpKernel {
   Stock::Key key_;  // client, key
 };
 
-// Outputs the token of the client's last call that was joined here.
+// Outputs the token of the client's last call that was joined here, as a committed one.
 class CommittedKernel : public OpKernel {
  public:
   bool IsExpensive() override { return false; }
   explicit CommittedKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
+    OP_REQUIRES_OK(context, context->GetAttr("asynchronous", &asynchronous_));
   }
 
   void Compute(OpKernelContext* context) override {
+    const int64_t committed = ProcessCalls().Committed(client_);
     Tensor token(tensorflow::DT_INT64, tensorflow::TensorShape());
-    token.scalar<int64_t>()() = ProcessCalls().Committed(client_);
+    token.scalar<int64_t>()() = asynchronous_ && ProcessCalls().IsUnderWay(client_, committed) ? -committed : committed;
     context->set_output(0, token);
   }
 
  private:
   std::string client_;
+  bool asynchronous_ = false;
 };
 
 #define TFSCHED_REGISTER(name, kernel) REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), kernel)

@@ -31,11 +31,15 @@ Keeps a value that was sent ahead for the next step's TfschedSelect; a marker is
 
 REGISTER_OP("TfschedCommitted")
     .Attr("client: string")
+    .Attr("asynchronous: bool = false")
     .Output("token: int64")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
 The token of the client's last call whose step has joined it: nothing but an error of its own ends that f. 0 if there is none.
+
+asynchronous: others train the same variables, and nobody waits for them within a step. The token is negative then while its f
+is under way: nobody can have been told that it is over, and what it has sent may be read though others have updated since.
 )doc");
 
 REGISTER_OP("TfschedRead")
@@ -48,7 +52,8 @@ REGISTER_OP("TfschedRead")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
-Reads the variable; puts out a marker if this very value was sent ahead to the reader.
+Reads the variable; puts out a marker if this very value was sent ahead to the reader, or, with a negative token, one that only
+other clients' updates have replaced.
 
 committed: of the client, from TfschedCommitted; what another token has sent is not trusted to arrive.
 )doc");

@@ -2,7 +2,9 @@
 #include "cc/transport/piece_updates.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "cc/transport/read_ahead.h"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 
 namespace tfsched {
@@ -12,8 +14,8 @@ constexpr size_t kEndedKept = 256;
 
 }  // namespace
 
-bool PieceUpdate::Publish() {
-  std::vector<tensorflow::Tensor> old(variables.size());  // freed without the locks
+bool PieceUpdate::Publish(const std::string& client) {
+  std::vector<tensorflow::Tensor> old;  // freed without the locks
   std::vector<tensorflow::Var*> ordered;
   for (const auto& variable : variables) ordered.push_back(variable.get());
   std::sort(ordered.begin(), ordered.end());
@@ -27,8 +29,8 @@ bool PieceUpdate::Publish() {
                 tensorflow::DMAHelper::buffer(variables[i]->tensor()) == tensorflow::DMAHelper::buffer(&before[i]);
   }
   for (size_t i = 0; unchanged && i < variables.size(); ++i) {
-    old[i] = *variables[i]->tensor();
-    *variables[i]->tensor() = after[i];
+    old.push_back(std::exchange(*variables[i]->tensor(), after[i]));
+    ProcessSentAhead().Replaced(client, before[i], after[i], &old);
   }
   for (tensorflow::Var* variable : ordered) variable->mu()->unlock();
   return unchanged;

@@ -31,8 +31,9 @@ struct PieceUpdate {
   std::vector<tensorflow::Tensor> before;
   std::vector<tensorflow::Tensor> after;
 
-  // Makes the new values the variables', all at once. False, and nothing done, if somebody has written to one of them since.
-  bool Publish();
+  // Makes the new values the variables', all at once, in the client's name. False, and nothing done, if somebody has written
+  // to one of them since.
+  bool Publish(const std::string& client);
 };
 
 // All that are under way in this process. Thread safe.

@@ -18,7 +18,8 @@ constexpr size_t kEndedKept = 256;
 constexpr int64_t kGiveUpUs = 10'000'000;
 
 bool SameBuffer(const tensorflow::Tensor& a, const tensorflow::Tensor& b) {
-  return tensorflow::DMAHelper::buffer(&a) == tensorflow::DMAHelper::buffer(&b) && a.shape() == b.shape() &&
+  const tensorflow::TensorBuffer* buffer = tensorflow::DMAHelper::buffer(&a);
+  return buffer != nullptr && buffer == tensorflow::DMAHelper::buffer(&b) && a.shape() == b.shape() &&
          a.dtype() == b.dtype();
 }
 
@@ -32,32 +33,55 @@ bool SentAhead::Worthwhile(const std::string& key) {
   return false;
 }
 
-void SentAhead::Sent(const std::string& key, const std::string& client, int64_t token, const tensorflow::Tensor& value) {
-  tensorflow::Tensor old;  // its buffer is freed without the lock
+void SentAhead::Began(const std::string& key, const tensorflow::Tensor& before) {
+  tensorflow::Tensor old = before;  // its buffer is freed without the lock
+  std::lock_guard<std::mutex> lock(mu_);
+  std::swap(entries_[key].begun, old);
+}
+
+void SentAhead::Replaced(const std::string& client, const tensorflow::Tensor& before, const tensorflow::Tensor& after,
+                         std::vector<tensorflow::Tensor>* freed) {
+  std::lock_guard<std::mutex> lock(mu_);
+  for (auto& [key, entry] : entries_) {
+    // What was sent before an update of its own is old, whoever else has written.
+    if (entry.token != 0 && entry.client != client && SameBuffer(entry.latest, before)) {
+      freed->push_back(std::exchange(entry.latest, after));
+    }
+    if (SameBuffer(entry.begun, before)) freed->push_back(std::exchange(entry.begun, after));
+  }
+}
+
+void SentAhead::Sent(const std::string& key, const std::string& client, int64_t token, const tensorflow::Tensor& value,
+                     bool begun) {
+  tensorflow::Tensor old, older, oldest;  // their buffers are freed without the lock
   std::lock_guard<std::mutex> lock(mu_);
   Entry& entry = entries_[key];
-  old = entry.value;
+  old = std::exchange(entry.value, value);
+  older = std::exchange(entry.latest, begun ? entry.begun : value);
+  oldest = std::exchange(entry.begun, tensorflow::Tensor());
   entry.client = client;
   entry.token = token;
-  entry.value = value;
   ++counters_.sent;
 }
 
 int64_t SentAhead::Match(const std::string& key, const std::string& client, int64_t committed,
-                         const tensorflow::Tensor& current) {
-  tensorflow::Tensor held;
+                         const tensorflow::Tensor& current, bool enough) {
+  tensorflow::Tensor held, latest;
   std::lock_guard<std::mutex> lock(mu_);
   auto found = entries_.find(key);
   if (found == entries_.end() || found->second.token == 0) return 0;
   Entry& entry = found->second;
   const int64_t token = entry.token;
   held = std::move(entry.value);
-  entry.value = tensorflow::Tensor();
+  latest = std::move(entry.latest);
+  entry.value = entry.latest = tensorflow::Tensor();
   entry.token = 0;
   if (token != committed || entry.client != client) return 0;
-  if (SameBuffer(held, current)) {
+  const bool unchanged = SameBuffer(held, current);
+  if (unchanged || (enough && SameBuffer(latest, current))) {
     entry.misses = 0;
     ++counters_.used;
+    counters_.behind += unchanged ? 0 : 1;
     return token;
   }
   entry.pause = std::min(kLongestPause, 1 << std::min(entry.misses, 6));

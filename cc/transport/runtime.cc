@@ -111,6 +111,7 @@ std::string StatsJson() {
   const SentAhead::Counters ahead = ProcessSentAhead().counters();
   AppendField("sent_ahead", ahead.sent, &json);
   AppendField("sent_ahead_used", ahead.used, &json);
+  AppendField("sent_ahead_behind", ahead.behind, &json);
   AppendField("sent_ahead_missed", ahead.missed, &json);
   const PieceUpdates::Counters pieces = ProcessPieceUpdates().counters();
   AppendField("updates_by_chunks", pieces.from_chunks, &json);

@@ -11,6 +11,7 @@ from .cluster import Cluster, TaskError, cut_network, wait_until
 pytestmark = pytest.mark.timeout(400)
 STEPS = 500
 CROSSING = {"policy": "bytescheduler", "barrier": False}
+IN_CHUNKS = {**CROSSING, "partition_bytes": 4096, "credit_bytes": 8192}
 KILLS = ("worker0", "worker1")
 
 
@@ -38,6 +39,31 @@ def test_every_update_once(cluster):
     assert result["given back"] == 0
     calls = [cluster.stats(name)["background_calls"] for name in KILLS]
     assert sum(calls) == STEPS and min(calls) > 0
+
+
+def test_every_update_once_where_chunks_of_two_workers_meet(cluster):
+    result = cluster.call("chief0", "counting.count", options=IN_CHUNKS, steps=STEPS, limit_s=120)
+    assert set(times_applied(result)) == {1}
+    stats = cluster.stats("ps0")
+    # Both worked on the same variables at the same time, and what had been sent to the other was used all the same.
+    assert stats["updates_whole_after_all"] > 0
+    assert stats["sent_ahead_behind"] > 0
+    assert stats["updates_in_chunks"] == 0
+
+
+@pytest.mark.parametrize("options", [CROSSING, IN_CHUNKS], ids=["whole", "chunks"])
+def test_a_step_sees_its_workers_own_updates_and_everything_before_a_join(cluster, options):
+    rounds = 5
+    behind = cluster.stats("ps0")["sent_ahead_behind"]
+    rows = cluster.call("chief0", "counting.seen", options=options, steps=STEPS, rounds=rounds, limit_s=120)
+    own = {}
+    for worker, turn, seen in rows:
+        before = turn * STEPS // rounds  # steps that were joined
+        assert before + own.get((worker, turn), 0) <= seen <= before + STEPS // rounds
+        own[worker, turn] = own.get((worker, turn), 0) + 1
+    assert len({worker for worker, _ in own}) == 2
+    if options is IN_CHUNKS:
+        assert cluster.stats("ps0")["sent_ahead_behind"] > behind
 
 
 def test_a_worker_that_hangs(cluster):

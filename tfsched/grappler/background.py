@@ -35,6 +35,8 @@ def add_node(graph: Any, name: str, op: str, task: str, inputs: list[str], **att
             attr.list.s.extend(value)
         elif key == "T":
             attr.type = value
+        elif isinstance(value, bool):
+            attr.b = value
         else:
             attr.i = value
     # A session shares the kernels of its graphs by name: what differs must be called differently.

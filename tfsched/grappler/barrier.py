@@ -105,7 +105,7 @@ class _Step:
         token = self._add_call(self._add_waits())
         join = self._add_hand_over(token)
         if ahead:
-            committed = self._node("committed", COMMITTED_OP, self.home, [], client=self.client)
+            committed = self._node("committed", COMMITTED_OP, self.home, [], client=self.client, asynchronous=self.function)
             for reader in ahead:
                 read_ahead.replace_read(self.view, reader, self.client, committed, PREFIX)
         left = leftovers.leave_no_ops(self.view, {*self.cut.updates, *self.cut.late}, join, self.home)

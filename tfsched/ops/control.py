@@ -34,7 +34,8 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       ``background_failed`` (by themselves, not with their step), ``background_outstanding``; on parameter servers: ``waits``
       (of reads for updates), ``waits_blocked`` (those that found an update outstanding), ``wait_us_total``, ``expectations``
       (updates outstanding), ``sent_ahead`` (updated values sent before the next step asked for them), ``sent_ahead_used``
-      and ``sent_ahead_missed`` (of these, asked for unchanged, and changed before), ``updates_by_chunks`` (made as their
+      and ``sent_ahead_missed`` (of these, asked for unchanged, and changed before), ``sent_ahead_behind`` (used although
+      other workers' updates had changed it, under asynchronous training), ``updates_by_chunks`` (made as their
       gradients arrived), ``updates_whole_after_all`` (begun like that, but somebody else had written to the variable),
       ``updates_in_chunks`` (under way); in both ``mailboxes`` (in use).
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from . import strategy as strategies
 
 _VARIABLES = 4
-_SIZE = 4096  # elements beside the marks, so that there is something to send
+_SIZE = 4108  # elements beside the marks, so that there is something to send; whole blocks of 64 bytes with 20 and 500 marks
 
 
 class Counters(tf.Module):
@@ -21,9 +21,9 @@ class Counters(tf.Module):
     def mark(self, number):
         """Reads all variables, as a training step does, and adds one to the element of step ``number`` of each."""
         seen = tf.add_n([tf.reduce_sum(mark) for mark in self.marks])
-        nothing = tf.minimum(tf.abs(seen), 0.0)  # which Grappler does not know, as it would of 0 * seen
-        for mark in self.marks:
-            mark.assign_add(tf.one_hot(number, self.steps + _SIZE) + nothing)
+        for index, mark in enumerate(self.marks):
+            nothing = tf.minimum(tf.abs(seen + index), 0.0)  # which Grappler does not know, as it would of 0 * seen
+            mark.assign_add(tf.one_hot(number, self.steps + _SIZE) + nothing)  # another tensor for each
         return seen
 
     def counts(self):
@@ -58,6 +58,20 @@ def count(task, options=None, steps=500):
 def progress(task):
     """How many of the steps have returned."""
     return sum(value._status_available_event.is_set() for value in task.state.get("values", []))
+
+
+def seen(task, options, steps=500, rounds=5):
+    """Rounds that end with a join. Of each step, in the order in which its worker took them: (worker, round, marks read)."""
+    coordinator, _, step = _prepare(task, options, steps)
+    rows = []
+    for turn in range(rounds):
+        numbers = range(turn * steps // rounds, (turn + 1) * steps // rounds)
+        values = [coordinator.schedule(step, args=(tf.constant(number),)) for number in numbers]
+        coordinator.join()
+        for value in values:
+            worker = tf.DeviceSpec.from_string(value._get_values().device).task
+            rows.append((worker, turn, int(round(float(value.fetch()) / _VARIABLES))))
+    return rows
 
 
 def visible(task, options, steps=20):
