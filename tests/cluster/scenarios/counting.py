@@ -70,7 +70,7 @@ def seen(task, options, steps=500, rounds=5):
         coordinator.join()
         for value in values:
             worker = tf.DeviceSpec.from_string(value._get_values().device).task
-            rows.append((worker, turn, int(round(float(value.fetch()) / _VARIABLES))))
+            rows.append((worker, turn, round(float(value.fetch()) / _VARIABLES)))
     return rows
 
 
