@@ -105,3 +105,18 @@ def test_function_overhead_finds_the_graph_unchanged():
     printed = run("function_overhead", "--calls", "20", "--blocks", "2")
     assert all(f"| {way} | " in printed for way in ("stock", "disabled", "enabled"))
     assert "traced graph: unchanged" in printed
+
+
+def test_chunks_pay_from_the_size_on_from_which_all_are_as_quick_as_the_whole():
+    break_even = load("partition_break_even").break_even
+    assert break_even({0: 10.0, 1: 12.0, 2: 10.0, 4: 8.0, 8: 11.0}) == 2
+    assert break_even({0: 10.0, 1: 9.0, 2: 11.0, 4: 8.0}) == 4
+    assert break_even({0: 10.0, 1: 11.0, 2: 10.5}) is None
+
+
+def test_chunks_that_cost_nothing_always_pay_and_dear_ones_never():
+    benchmark = load("partition_break_even")
+    free = benchmark.steps_us("mlp24", 10, 0, [65_536, 1 << 20])
+    assert free[65_536] < free[1 << 20] < free[0]
+    dear = benchmark.steps_us("mlp24", 10, 1e5, [65_536, 1 << 20])
+    assert benchmark.break_even(dear) is None

@@ -14,9 +14,12 @@ from tfsched.bench.settings import STOCK, TFSCHED
 from tfsched.bench.threads import available_cores, describe_threads, resolve_threads
 
 
-@pytest.mark.parametrize(("cores", "workers", "threads"), [(2, 1, 1), (2, 2, 1), (1, 1, 1), (16, 2, 4), (16, 3, 2)])
-def test_auto_leaves_half_of_the_cores_to_the_network(cores, workers, threads):
+@pytest.mark.parametrize(
+    ("cores", "workers", "threads"), [(2, 1, 1), (2, 2, 1), (1, 1, 1), (4, 1, 1), (16, 2, 3), (16, 3, 1)]
+)
+def test_auto_leaves_half_of_the_cores_to_the_network_and_one_to_the_worker(cores, workers, threads):
     assert resolve_threads("intra_op_threads", "auto", workers, cores) == threads
+    assert resolve_threads("inter_op_threads", "auto", workers, cores) == max(2, cores // 2 // workers)
 
 
 def test_a_number_is_taken_as_it_is():

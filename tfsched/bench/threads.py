@@ -18,9 +18,10 @@ def available_cores() -> int:
 def resolve_threads(flag: str, value: str | int, workers: int, cores: int | None = None) -> int:
     """Threads of each worker for one of the two flags; 0 means TensorFlow's own default.
 
-    "auto" gives half of the cores to computing, shared by the workers, who all run on this machine, at least one each,
-    and two inter-op threads. A
-    host of a real cluster has its network to itself; here the other half of the cores carries what moves the bytes.
+    "auto" gives half of the cores to computing, shared by the workers, who all run on this machine. Of a worker's share one
+    core is for what TensorFlow does beside computing (it receives tensors and starts ops): an op is divided among the
+    intra-op threads, so whoever interrupts one of them holds up all. At least one intra-op thread and two inter-op threads.
+    A host of a real cluster has its network to itself; here the other half of the cores carries what moves the bytes.
 
     Args:
         flag: "intra_op_threads" or "inter_op_threads", for the error.
@@ -33,8 +34,8 @@ def resolve_threads(flag: str, value: str | int, workers: int, cores: int | None
     """
     if value == AUTO:
         # With a single inter-op thread TensorFlow sends nothing while it computes, in any setting.
-        least = 2 if flag == "inter_op_threads" else 1
-        return max(least, (cores or available_cores()) // 2 // workers)
+        share = (cores or available_cores()) // 2 // workers
+        return max(2, share) if flag == "inter_op_threads" else max(1, share - 1)
     try:
         threads = int(value)
     except ValueError:

@@ -50,7 +50,9 @@ def define(flags: CommandFlags) -> None:
     flags.boolean("claims", False, "check the TicTac paper's claims: R^2 of E against step time, CDF of step times")
     flags.integer("claims_steps", 200, "traced steps of vanilla for --claims", lower=2)
     flags.string(
-        "intra_op_threads", "auto", "threads of one op of a worker; auto: its share of half the cores, 0: TensorFlow's"
+        "intra_op_threads",
+        "auto",
+        "threads of one op of a worker; auto: its share of half the cores less one, 0: TensorFlow's",
     )
     flags.string("inter_op_threads", "auto", "ops at once in a worker; as --intra_op_threads")
     flags.choice(
