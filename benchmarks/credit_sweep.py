@@ -43,6 +43,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--link", default="auto")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--block", default="auto", help="steps timed together; more than 6 give the steady state")
     parser.add_argument("--json", default="", help="write all results to this file")
     return parser.parse_args()
 
@@ -118,6 +119,7 @@ def main() -> None:
             settings=["vanilla", *(name_of(args.setting, pair) for pair in pairs)],
             batch=args.batch,
             steps=args.steps,
+            block=args.block,
             quiet=True,
         )
         results.append(run(config))
