@@ -9,6 +9,7 @@
 #include "cc/core/waiter.h"
 #include "cc/ops/async.h"
 #include "cc/ops/function_runtime.h"
+#include "cc/ops/update_order.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/distributed_runtime/rendezvous_mgr_interface.h"
@@ -73,6 +74,7 @@ struct Request {
   tensorflow::NameAttrList function;
   std::shared_ptr<Runtimes> runtimes;
   std::vector<int64_t> ids;
+  RunNumber number;
   tensorflow::WorkerEnv* env = nullptr;
 
   void Fail(const absl::Status& status) const {
@@ -105,9 +107,7 @@ void Launch(const Request& request, int64_t token, const std::shared_ptr<Functio
   argument.scalar<int64_t>()() = token;
   std::vector<Tensor> arguments{argument};
   for (const int64_t id : request.ids) {
-    arguments.emplace_back(tensorflow::DT_INT64, TensorShape({2}));
-    arguments.back().vec<int64_t>()(0) = token;
-    arguments.back().vec<int64_t>()(1) = id;
+    arguments.push_back(OrderOf(token, id, request.number));
   }
   request.context->set_output(0, argument);
   request.done();
@@ -173,8 +173,9 @@ class BackgroundCallKernel : public AsyncOpKernel {
     FunctionLibraryRuntime* library = context->function_library();
     OP_REQUIRES_ASYNC(context, library != nullptr && context->cancellation_manager() != nullptr,
                       tensorflow::errors::Internal("tfsched: TfschedBackgroundCall needs a session's step."), done);
-    Request request{context, std::move(done), client_, function_, runtimes_, {}, nullptr};
+    Request request{context, std::move(done), client_, function_, runtimes_, {}, {}, nullptr};
     for (int i = 0; i < context->num_inputs(); ++i) request.ids.push_back(context->input(i).scalar<int64_t>()());
+    request.number = ProcessRunNumbers().Next(client_);
     const absl::Status found = FindServer(*library->device(), &request.env);
     if (!found.ok()) return request.Fail(found);
 

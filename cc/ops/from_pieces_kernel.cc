@@ -6,6 +6,7 @@
 
 #include "cc/ops/inner_update.h"
 #include "cc/ops/part_update.h"
+#include "cc/ops/update_claim.h"
 #include "cc/transport/piece_updates.h"
 #include "cc/transport/read_ahead.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -51,11 +52,12 @@ class FromPiecesKernel : public OpKernel {
     if (!earlier.empty()) return SetErrorText(context, earlier);
     const bool usable = !update->whole && !update->broken;
     const Tensor sent = usable ? update->after[0] : Tensor();
-    const bool from_chunks = usable && update->Publish(client_);
+    const UpdateClaim claim(context);
+    const bool from_chunks = claim.mine() && usable && update->Publish(client_);
     bool published = from_chunks;
-    absl::Status status;
-    if (!published) status = RunWhole(context, usable, update.get(), &published);
-    ProcessPieceUpdates().Count(from_chunks);
+    absl::Status status = claim.status();
+    if (claim.mine() && !published) status = RunWhole(context, usable, update.get(), &published);
+    if (claim.mine()) ProcessPieceUpdates().Count(from_chunks);
     for (size_t reader = 0; reader < keys_.size(); ++reader) {
       // Said also where something else has been written: the next read sees that it is not the same value.
       if (update->ahead[reader]) ProcessSentAhead().Sent(keys_[reader], client_, token, sent, /*begun=*/published);

@@ -1,6 +1,8 @@
 // TfschedHandles, TfschedVariables, the kernels.
 #include <vector>
 
+#include "cc/ops/update_order.h"
+#include "cc/transport/barrier.h"
 #include "cc/transport/handle_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/errors.h"
@@ -38,9 +40,10 @@ class VariablesKernel : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const Tensor& order = context->input(0);
-    OP_REQUIRES(context, order.NumElements() == 2,
-                tensorflow::errors::Internal("tfsched: an order has ", order.NumElements(), " numbers, not 2."));
-    const int64_t id = order.vec<int64_t>()(1);
+    int64_t step = 0;
+    int64_t id = 0;
+    RunNumber number;
+    OP_REQUIRES_OK(context, ReadOrder(order, &step, &id, &number));
     std::vector<Tensor> handles;
     OP_REQUIRES(
         context, ProcessHandleTable().Find(id, &handles),
@@ -51,7 +54,8 @@ class VariablesKernel : public OpKernel {
                                              context->num_outputs() - 1, "."));
     Tensor* token = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tensorflow::TensorShape(), &token));
-    token->scalar<int64_t>()() = order.vec<int64_t>()(0);
+    token->scalar<int64_t>()() = step;
+    ProcessAppliedUpdates().Begin(step, number);
     for (size_t i = 0; i < handles.size(); ++i) context->set_output(static_cast<int>(i) + 1, handles[i]);
   }
 };

@@ -28,6 +28,6 @@ REGISTER_OP("TfschedVariables")
     .Doc(R"doc(
 The handles that a TfschedHandles has left in this process; fails if it has not.
 
-order: a token, and the list's id.
+order: a token, the list's id, and f's number (cc/ops/update_order.h).
 token: the order's.
 )doc");

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cc/ops/inner_update.h"
+#include "cc/ops/update_claim.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/errors.h"
 
@@ -31,7 +32,8 @@ class UpdateKernel : public OpKernel {
     if (!earlier.empty()) return SetErrorText(context, earlier);
     std::vector<Tensor*> inputs;
     for (int i = 0; i < update_.inputs(); ++i) inputs.push_back(const_cast<Tensor*>(&context->input(i)));
-    SetErrorText(context, TextOf(update_.Run(context, inputs), name()));
+    const UpdateClaim claim(context);
+    SetErrorText(context, TextOf(claim.mine() ? update_.Run(context, inputs) : claim.status(), name()));
   }
 
  private:

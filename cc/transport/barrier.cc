@@ -39,11 +39,22 @@ Alarm& ProcessAlarm() {
   return *alarm;
 }
 
+RunNumbers& ProcessRunNumbers() {
+  static auto* numbers = new RunNumbers;
+  return *numbers;
+}
+
+AppliedUpdates& ProcessAppliedUpdates() {
+  static auto* applied = new AppliedUpdates;
+  return *applied;
+}
+
 void EndBackgroundStep(int64_t step_id) {
   if (step_id >= 0) return;
   ProcessMailbox().EndCall(-step_id);
   ProcessExpectations().EndToken(-step_id);
   ProcessPieceUpdates().EndToken(-step_id);
+  ProcessAppliedUpdates().EndToken(-step_id);
   for (auto& taker : ProcessStock().EndToken(-step_id)) GiveUpLater(std::move(taker));
 }
 

@@ -6,9 +6,11 @@
 #include <string>
 
 #include "cc/core/alarm.h"
+#include "cc/core/applied_updates.h"
 #include "cc/core/calls.h"
 #include "cc/core/expectations.h"
 #include "cc/core/mailbox.h"
+#include "cc/core/run_numbers.h"
 
 namespace tfsched {
 
@@ -17,6 +19,8 @@ Mailbox& ProcessMailbox();
 Expectations& ProcessExpectations();
 Calls& ProcessCalls();
 Alarm& ProcessAlarm();
+RunNumbers& ProcessRunNumbers();
+AppliedUpdates& ProcessAppliedUpdates();
 
 // The step in which f runs bears its token, so that TensorFlow's own end of a step tells every task that f is over there.
 // Sessions' steps are positive.

@@ -117,6 +117,9 @@ std::string StatsJson() {
   AppendField("updates_by_chunks", pieces.from_chunks, &json);
   AppendField("updates_whole_after_all", pieces.whole, &json);
   AppendField("updates_in_chunks", pieces.under_way, &json);
+  const AppliedUpdates::Counters applied = ProcessAppliedUpdates().counters();
+  AppendField("updates_made_before", applied.made_before, &json);
+  AppendField("updates_kept", applied.kept, &json);
   const Landings::Counters landings = ProcessLandings().counters();
   AppendField("merges_in_place", landings.in_place, &json);
   AppendField("merges_copied", landings.copied, &json);

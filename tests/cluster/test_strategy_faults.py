@@ -27,9 +27,9 @@ def reached(cluster, steps, pending):
     assert not pending.done(), "it ended before the fault"
 
 
-def times_applied(result):
+def times_applied(result, steps=STEPS):
     """How often each step was applied; each variable must say at least once."""
-    assert all(len(counts) == STEPS and min(counts) >= 1 for counts in result["counts"])
+    assert all(len(counts) == steps and min(counts) >= 1 for counts in result["counts"])
     return [max(counts) for counts in zip(*result["counts"], strict=True)]
 
 
@@ -91,17 +91,52 @@ def test_a_network_that_is_gone_for_two_seconds(nursery):
         assert result["given back"] == 0
 
 
-def test_workers_that_die(cluster):
-    pending = cluster.submit("chief0", "counting.count", options=CROSSING, steps=STEPS)
-    for kills, name in enumerate(KILLS):
-        reached(cluster, 100 + 150 * kills, pending)
-        cluster.kill(name)
-        cluster.restart(name)
+@pytest.mark.parametrize(
+    ("options", "data"), [(CROSSING, False), (IN_CHUNKS, False), (CROSSING, True)], ids=["whole", "chunks", "datasets"]
+)
+def test_workers_that_die(cluster, options, data):
+    kills, steps = 10, 3 * STEPS
+    pending = cluster.submit("chief0", "counting.count", options=options, steps=steps, data=data)
+    for kill in range(kills):
+        reached(cluster, (kill + 1) * steps // (kills + 1), pending)
+        cluster.kill(KILLS[kill % 2])
+        cluster.restart(KILLS[kill % 2])
     result = pending.result(180)
-    times = times_applied(result)
-    # Run again were the closures that were under way, as in stock TensorFlow, and those that had not been confirmed.
-    assert sum(count - 1 for count in times) <= len(KILLS) + result["given back"]
-    assert max(times) <= 1 + len(KILLS)
+    # What was under way, and what had not been confirmed, was run again; what was applied of it was not applied again.
+    assert set(times_applied(result, steps)) == {1}
+    assert "beside the coordinator's closures" not in cluster.log("chief0")
+
+
+@pytest.mark.parametrize("options", [CROSSING, IN_CHUNKS], ids=["whole", "chunks"])
+def test_a_worker_that_dies_between_two_updates(cluster, options):
+    steps, variables = 20, 4
+
+    def both_work():  # the coordinator takes its time until it uses a worker that has come back
+        cluster.call("chief0", "counting.count", options=options, steps=steps)
+        return all(cluster.stats(name)["background_calls"] > 0 for name in KILLS)
+
+    wait_until(both_work, 60, "steps on both workers")
+    made_before = cluster.stats("ps0")["updates_made_before"]
+    cluster.call("worker0", "configure.change", rate_bps=100e3)  # more than a second for each gradient
+    pending = cluster.submit("chief0", "counting.count", options=options, steps=steps)
+
+    def between():
+        # worker1 has done all the rest, worker0 has returned one step and waits with the next until that is applied.
+        alone = cluster.call("chief0", "counting.progress") == steps - 1
+        return alone and 0 < cluster.stats("ps0")["expectations"] < variables
+
+    wait_until(between, 60, "a step that is applied in part")
+    cluster.kill("worker0")
+    cluster.restart("worker0")
+    assert set(times_applied(pending.result(60), steps)) == {1}
+    assert cluster.stats("ps0")["updates_made_before"] > made_before
+
+
+def test_functions_beside_the_closures_are_said_once(nursery):
+    with Cluster(workers=2, nursery=nursery, coordinator=True) as cluster:
+        result = cluster.call("chief0", "counting.count_beside", options=CROSSING, steps=20)
+        assert set(times_applied(result, 20)) == {1}
+        assert cluster.log("chief0").count("may be applied twice") == 1
 
 
 def test_a_parameter_server_that_dies(cluster):

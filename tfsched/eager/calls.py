@@ -86,16 +86,24 @@ def _wrap_once() -> None:
             setting = _by_function.get(name, setting)
         crosses = setting is not None and setting.crosses
         if crosses or outstanding.tasks:
-            outstanding.before_call(self, tensor_inputs, setting.client if setting is not None and crosses else None)
+            client = setting.client if setting is not None and crosses else None
+            outstanding.before_call(self, tensor_inputs, client, (name, setting))
         if setting is None:
             return stock_call(self, name, tensor_inputs, num_outputs)
         # What stock_call does, with another config.
         attrs = self.function_call_options.as_attrs()
         attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
         manager = cancellation.context()
-        if manager is None:
-            return execute.execute(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self) or None
-        outputs = execute.execute_with_cancellation(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self, manager)
+        try:
+            if manager is None:
+                outputs = execute.execute(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self)
+            else:
+                arguments = (name.decode(), num_outputs, tensor_inputs, _flat(attrs), self, manager)
+                outputs = execute.execute_with_cancellation(*arguments)
+        except BaseException:
+            if crosses:
+                outstanding.call_failed()
+            raise
         return outputs or None
 
     context_lib.Context.call_function = call_function

@@ -3,13 +3,15 @@
 Stock TensorFlow runs a closure again, on any worker, if its worker is lost before the closure has returned. One that crosses
 the barrier returns before its updates are applied, and they are lost with the worker. So the coordinator's queue hears that
 it is finished when they are: `join()` and `done()` wait for that, and a worker that is lost gives back what it had not
-confirmed together with what it was running. docs/tensorflow2.md has the argument.
+confirmed together with what it was running. What was applied of those is not applied again (numbering.py).
+docs/tensorflow2.md has the argument.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Hashable
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +19,7 @@ from absl import logging
 from tensorflow.python.distribute.coordinator import cluster_coordinator
 
 from tfsched.eager import outstanding
+from tfsched.eager.numbering import numbering_of
 from tfsched.eager.thread import current
 
 _DRAIN_S = 60.0
@@ -34,17 +37,25 @@ class Running:
         self.client: str | None = None  # of a call with barrier=False that it made
         self.error: BaseException | None = None
 
+    def before_call(self, function: Hashable, client: str) -> None:
+        """It is about to call a function with barrier=False on its worker; see numbering.py."""
+        self.client = client
+        self.confirmer.numbering.before_call(self.closure, function, client, self.confirmer.unconfirmed)
+
 
 class Confirmer:
     """What one worker has returned and not yet confirmed, and the thread that asks.
 
     Attributes:
+      task: the worker's.
+      numbering: what was agreed with the worker.
       given_back: how many closures were run again because nobody knew of their updates.
     """
 
     def __init__(self, worker: Any):
         self._cluster, self._worker = worker._cluster, worker
-        self._task = worker.device_name
+        self.task = worker.device_name
+        self.numbering = numbering_of(self.task)
         self._condition = threading.Condition()
         self._waiting: list[Any] = []  # closures, oldest first
         self._doubtful: list[Any] = []  # of these, the ones whose error the next closure is told, if there is one
@@ -53,6 +64,11 @@ class Confirmer:
         self.given_back = 0
         self._running = False
         self._thread: threading.Thread | None = None
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many closures have returned and may have updates under way."""
+        return len(self._waiting)
 
     def begin(self) -> None:
         """A closure begins on the worker."""
@@ -65,12 +81,13 @@ class Confirmer:
             self._client = client
             self._waiting.append(closure)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._confirm, name=f"tfsched-confirm-{self._task}", daemon=True)
+                self._thread = threading.Thread(target=self._confirm, name=f"tfsched-confirm-{self.task}", daemon=True)
                 self._thread.start()
             self._condition.notify_all()
 
     def end(self, error: BaseException | None) -> None:
         """The closure has ended; ``error`` is what it raised. Now it is clear whether it was told of an earlier update's."""
+        self.numbering.after_call()
         with self._condition:
             self._running = False
             told = error is not None and _EARLIER in str(error)
@@ -86,6 +103,7 @@ class Confirmer:
 
     def lost(self) -> None:
         """The worker is lost: what was not confirmed goes back into the queue."""
+        self.numbering.lost()
         with self._condition:
             mine = list(self._waiting)
             self._take(mine)
@@ -108,16 +126,16 @@ class Confirmer:
                         return
                 asked, client = list(self._waiting), self._client
             if drainer is None or drainer[0] != client:
-                drainer = (client, outstanding.Drainer(self._task, client, _DRAIN_S))
-            calls = outstanding.calls_at(self._task)
+                drainer = (client, outstanding.Drainer(self.task, client, _DRAIN_S))
+            calls = outstanding.calls_at(self.task)
             try:
                 stats = drainer[1]()
             except tf.errors.DeadlineExceededError:
-                logging.warning("tfsched: updates of %s are still under way after %g s.", self._task, _DRAIN_S)
+                logging.warning("tfsched: updates of %s are still under way after %g s.", self.task, _DRAIN_S)
             except Exception as error:
                 self._ask_failed(asked, error)
             else:
-                outstanding.drained(self._task, calls)
+                outstanding.drained(self.task, calls)
                 self._drained(asked, int(stats["background_failed"]))
 
     def _drained(self, asked: list[Any], failed: int) -> None:
@@ -157,7 +175,7 @@ class Confirmer:
             self._give_back(closure)
 
     def _give_back(self, closure: Any) -> None:
-        logging.info("tfsched: %s had not confirmed a closure; it is put back.", self._task)
+        logging.info("tfsched: %s had not confirmed a closure; it is put back.", self.task)
         self.given_back += 1
         self._cluster.closure_queue.put_back(closure)
 
@@ -180,6 +198,7 @@ def confirm_closures() -> None:
     queue_class = cluster_coordinator._CoordinatedClosureQueue
     process, failure, finished = worker_class._process_closure, worker_class._on_closure_failure, queue_class.mark_finished
     execute = cluster_coordinator.Closure.execute_on
+    process_resource = worker_class._process_resource_closure
 
     @functools.wraps(process)
     def process_closure(self: Any, closure: Any) -> None:
@@ -190,6 +209,14 @@ def confirm_closures() -> None:
         finally:
             running, current.closure = current.closure, None
             running.confirmer.end(running.error)
+
+    @functools.wraps(process_resource)
+    def process_resource_closure(self: Any, closure: Any) -> None:
+        current.resource = True
+        try:
+            process_resource(self, closure)
+        finally:
+            current.resource = False
 
     @functools.wraps(execute)
     def execute_on(self: Any, worker: Any) -> None:
@@ -214,6 +241,7 @@ def confirm_closures() -> None:
         _confirmer(self).lost()
 
     worker_class._process_closure = process_closure
+    worker_class._process_resource_closure = process_resource_closure
     worker_class._on_closure_failure = on_closure_failure
     queue_class.mark_finished = mark_finished
     cluster_coordinator.Closure.execute_on = execute_on

@@ -6,6 +6,7 @@ import functools
 import json
 import threading
 import time
+from collections.abc import Hashable
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ from tensorflow.python.distribute.coordinator import coordinator_context
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.ops import resource_variable_ops
 
+from tfsched.eager import numbering
 from tfsched.eager.thread import current, unscheduled
 from tfsched.errors import TfschedError
 from tfsched.grappler.clients import client_at
@@ -45,7 +47,7 @@ def own_task() -> str:
     return f"/job:{server_def.job_name}/replica:0/task:{server_def.task_index}"
 
 
-def before_call(context: Any, inputs: Any, client: str | None) -> None:
+def before_call(context: Any, inputs: Any, client: str | None, function: Hashable = None) -> None:
     """Called before a function runs: waits for what it has to see, and notes what it may leave under way.
 
     The task where a function is called orders it behind that task's own updates. Of other tasks' it must see what its own
@@ -55,6 +57,7 @@ def before_call(context: Any, inputs: Any, client: str | None) -> None:
       context: the eager context.
       inputs: the function's inputs.
       client: who trains; None if the function ends with its updates.
+      function: what decides whether the call leaves updates under way.
     """
     task = _task_of(context.device_name or "") or own_task()
     if tasks:
@@ -69,8 +72,18 @@ def before_call(context: Any, inputs: Any, client: str | None) -> None:
         with _LOCK:
             tasks[task] = client
             _calls[task] = _calls.get(task, 0) + 1
-        if current.closure is not None:
-            current.closure.client = client
+        if current.closure is not None and current.closure.confirmer.task == task:
+            current.closure.before_call(function, client)
+        else:
+            numbering.called_besides(task, own_thread=current.resource)
+            if current.closure is not None:
+                current.closure.client = client
+
+
+def call_failed() -> None:
+    """Called when a function that ``before_call`` was told of has failed."""
+    if current.closure is not None:
+        current.closure.confirmer.numbering.lose_count()
 
 
 def _takes_variables(inputs: Any) -> bool:

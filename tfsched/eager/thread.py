@@ -17,12 +17,14 @@ class _Thread(threading.local):
       scopes: the settings of the blocks around, innermost last.
       own: the calls are tfsched's own.
       closure: what of a coordinator's closure runs here (confirming.py).
+      resource: a coordinator makes a worker's resource here, a dataset's iterator say.
     """
 
     def __init__(self) -> None:
         self.scopes: list[Setting] = []
         self.own = False
         self.closure: Any = None
+        self.resource = False
 
 
 class _Blocks:

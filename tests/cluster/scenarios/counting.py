@@ -44,15 +44,44 @@ def _prepare(task, options, steps):
     return coordinator, counters, step
 
 
-def count(task, options=None, steps=500):
+def _with_data(coordinator, step):
+    """The step behind an element of its worker's dataset, and the datasets' iterators."""
+
+    @tf.function
+    def step_on(iterator, number):
+        return step(number + 0 * next(iterator))
+
+    dataset = coordinator.create_per_worker_dataset(
+        lambda: tf.data.Dataset.range(10).map(lambda x: tf.cast(x, tf.int32)).repeat()
+    )
+    return step_on, iter(dataset)
+
+
+def count(task, options=None, steps=500, data=False):
     """Schedules all steps and joins; how often each was applied to each variable, and how many were given back."""
     coordinator, counters, step = _prepare(task, options, steps)
+    arguments = ()
+    if data:
+        step, iterators = _with_data(coordinator, step)
+        arguments = (iterators,)
     task.state["values"] = []
     for number in range(steps):
-        task.state["values"].append(coordinator.schedule(step, args=(tf.constant(number),)))
+        task.state["values"].append(coordinator.schedule(step, args=(*arguments, tf.constant(number))))
     coordinator.join()
     confirmers = [worker.__dict__.get("_tfsched_confirmer") for worker in coordinator._cluster.workers]
     return {"counts": counters.counts(), "given back": sum(one.given_back for one in confirmers if one is not None)}
+
+
+def count_beside(task, options, steps):
+    """As count(), while this process calls a function on a worker itself."""
+    coordinator, counters, step = _prepare(task, options, steps)
+    look = tf.function(lambda: tf.add_n([tf.reduce_sum(mark) for mark in counters.marks]))
+    for number in range(steps):
+        coordinator.schedule(step, args=(tf.constant(number),))
+        with tf.device("/job:worker/task:0"):
+            look()
+    coordinator.join()
+    return {"counts": counters.counts()}
 
 
 def progress(task):
