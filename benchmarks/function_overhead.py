@@ -1,4 +1,6 @@
-"""What tfsched costs a tf.function that needs nothing: ``python benchmarks/function_overhead.py [--blocks 300]``.
+"""What tfsched costs a tf.function that needs nothing: ``taskset -c 1 python benchmarks/function_overhead.py``.
+
+On one core, for on several it varies by more than is looked for on which of them a function's threads wake up.
 
 A small local function, called in three ways that take turns, block by block in one process: as stock TensorFlow calls it
 (what tfsched wraps of TensorFlow is put back), with tfsched disabled, and enabled. There is no task but this one, so the
