@@ -135,7 +135,12 @@ REGISTER_OP("TfschedAck")
 Every parameter server has its expectations.
 )doc");
 
-REGISTER_OP("TfschedJoin").Input("token: int64").SetIsStateful().SetShapeFn(tfsched::TokenIn).Doc(R"doc(
+REGISTER_OP("TfschedJoin")
+    .Input("token: int64")
+    .SetIsStateful()
+    .SetIsDistributedCommunication()
+    .SetShapeFn(tfsched::TokenIn)
+    .Doc(R"doc(
 Waits for the TfschedAck, or fails with the error of f. From here on f outlives the step.
 )doc");
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 from graphs import PS0, PS1, WORKER, canonical, copy
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
+from tensorflow.python.framework import op_def_registry
 
 import tfsched
 from tfsched._options import Options
@@ -389,3 +390,9 @@ def test_options_travel_through_the_config():
     assert other.parameter_map["client"].s != one.parameter_map["client"].s
     with pytest.raises(tfsched.TfschedError, match="isolate_session_state"):
         tfsched.session_config(CROSS, tf1.ConfigProto(isolate_session_state=True))
+
+
+@pytest.mark.parametrize("op", ["BackgroundCall", "Put", "Join", "Wait", "Drain", "Verdict"])
+def test_a_lost_task_is_told_as_such_by_whatever_passes_on_its_error(op):
+    # TensorFlow turns Unavailable into Internal for other ops, from which neither sessions nor coordinators recover.
+    assert op_def_registry.get("Tfsched" + op).is_distributed_communication
