@@ -78,6 +78,8 @@ void Dispatcher::Loop() {
     int64_t now_us = NowUs();
     Deliver(now_us);
     const int64_t wake_at_us = scheduler_.Poll(now_us, &starts);
+    // What came since the clock was read starts later than that: its bytes cannot begin to pass before.
+    if (link_ != nullptr && !starts.empty()) now_us = NowUs();
     for (Start& start : starts) {
       if (link_ != nullptr && !start.dropped) {
         const int64_t at_us = link_->DeliverAtUs(now_us, start.task.bytes);

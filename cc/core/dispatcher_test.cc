@@ -218,7 +218,7 @@ class FakeClock {
     return now_us_;
   }
   // Waits until the dispatcher's thread has acted on the present time; false after ten seconds. Each round wakes the thread,
-  // which reads the clock at the start of its loop and perhaps once more before it waits: several rounds, so that the last
+  // which reads the clock at the start of its loop and perhaps twice more before it waits: several rounds, so that the last
   // read cannot belong to a loop that began before this call.
   bool Settle(Dispatcher* dispatcher) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -294,6 +294,38 @@ TEST(DispatcherTest, EmulatedLinkDeliversWhenTheBytesHavePassed) {
   clock.Set(1500000);
   ASSERT_TRUE(log.WaitFor(2));
   EXPECT_EQ(log.started(), Order({0, 1}));
+}
+
+// The dispatcher's thread may be kept from running between its look at the clock and its starts, and a task may come
+// meanwhile.
+TEST(DispatcherTest, EmulatedLinkCountsFromTheStart) {
+  FakeClock clock;
+  Log log;
+  Dispatcher::Options options = Options(/*grace_us=*/kHourUs, [&] { return clock.Read(); });
+  options.emulated_bps = 8e6;  // one byte a microsecond
+  Dispatcher dispatcher(options);
+  const GroupSpec spec = Spec(2, /*credit_bytes=*/1000);
+  dispatcher.Submit(Logged(
+      spec, 0, &log,
+      [&](uint64_t) {
+        clock.Set(1100);
+        dispatcher.Submit(Logged(spec, 1, &log, nullptr, 500));
+      },
+      100));
+  ASSERT_TRUE(clock.Settle(&dispatcher));
+  clock.Set(100);
+  ASSERT_TRUE(log.WaitFor(1));
+  ASSERT_TRUE(clock.Settle(&dispatcher));
+  clock.Set(1599);
+  ASSERT_TRUE(clock.Settle(&dispatcher));
+  EXPECT_EQ(log.started(), Order({0})) << "the second started at 1100 and takes 500";
+  clock.Set(1600);
+  ASSERT_TRUE(log.WaitFor(2));
+  ASSERT_TRUE(clock.Settle(&dispatcher));
+  const std::vector<TransferRecord> trace = dispatcher.scheduler().Trace();
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[1].started_us, 1100);
+  EXPECT_EQ(trace[1].released_us, 1600);
 }
 
 TEST(DispatcherTest, DestructorDropsWhatIsOnTheEmulatedLink) {
