@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,8 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tfsched.bench.ports import free_ports
 
 TIMEOUT_MS = 120_000
 COPIES = 16  # of the ops in one run, so that the run itself weighs less
@@ -106,10 +107,7 @@ def measure_ops(options: argparse.Namespace) -> None:
 
 
 def cluster_of() -> dict[str, list[str]]:
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        return {job: [f"127.0.0.1:{probe.getsockname()[1]}"] for job, probe in (("ps", one), ("worker", other))}
+    return {job: [f"127.0.0.1:{port}"] for job, port in zip(("ps", "worker"), free_ports(2), strict=True)}
 
 
 def serve(cluster: dict[str, list[str]]) -> None:

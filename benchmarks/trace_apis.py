@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -23,19 +22,10 @@ from typing import Any
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(_ROOT))
 
+from tfsched.bench.ports import free_ports  # noqa: E402
+
 WORKER = "/job:worker/replica:0/task:0"
 _LIMIT_S = 1800.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody holds at this moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def serve(job: str, cluster: dict[str, list[str]]) -> None:

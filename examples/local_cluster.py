@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import random
 import socket
 import sys
 
@@ -49,10 +50,11 @@ def leave():
 
 
 def _free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("localhost", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
+    """Below those that Linux gives to outgoing connections: such a port could be taken again before its server starts."""
+    ports = []
+    while len(ports) < count:
+        port = random.randrange(20000, 32768)
+        with socket.socket() as probe:
+            if port not in ports and probe.connect_ex(("localhost", port)) != 0:
+                ports.append(port)
     return ports

@@ -22,12 +22,10 @@ def test_importing_tfsched_and_its_orderings_does_not_import_tensorflow():
 
 def test_plain_tensorflow_calls_work_by_name():
     code = """
-import tensorflow as tf, tfsched, socket, os
+import tensorflow as tf, tfsched, os
+from tfsched.bench.ports import free_port
 tfsched.load()
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
-server = tf.distribute.Server({"worker": [f"127.0.0.1:{port}"]}, protocol=tfsched.PROTOCOL)
+server = tf.distribute.Server({"worker": [f"127.0.0.1:{free_port()}"]}, protocol=tfsched.PROTOCOL)
 config = tf.compat.v1.ConfigProto()
 config.graph_options.rewrite_options.min_graph_nodes = -1
 optimizer = config.graph_options.rewrite_options.custom_optimizers.add()

@@ -4,21 +4,15 @@ python record.py DIRECTORY
 """
 
 import pathlib
-import socket
 import sys
 
 import tensorflow as tf
 
 import tfsched
+from tfsched.bench.ports import free_port
 
 tf1 = tf.compat.v1
 LAYERS = 4
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def main(directory: pathlib.Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ import urllib.request
 
 import pytest
 from test_cli import DAG, tfsched
+
+from tfsched.bench.ports import free_port
 
 pytest.importorskip("tensorflow_io", reason="tensorflow-io is for TensorFlow 2.16.2", exc_type=ImportError)
 boto3 = pytest.importorskip("boto3", reason="extra s3")
@@ -24,9 +25,7 @@ STARTUP_S = 60
 @pytest.fixture(scope="module")
 def s3():
     """A bucket on a local S3 server: (client, the environment that leads tensorflow-io there)."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

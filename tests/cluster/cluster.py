@@ -4,15 +4,15 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from tfsched.bench.ports import free_ports
 
 STOCK = "grpc"
 TFSCHED = "grpc+tfsched"
@@ -34,22 +34,6 @@ class TaskError(Exception):
 
 class TaskDied(Exception):
     """The process ended before it answered."""
-
-
-def free_ports(count):
-    """Ports of loopback that nobody holds and no outgoing connection is given while a task is restarted."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
-        first_ephemeral = int(file.read().split()[0])
-    found = []
-    candidates = list(range(max(1024, first_ephemeral - 15000), first_ephemeral))
-    random.SystemRandom().shuffle(candidates)
-    for port in candidates:
-        if len(found) == count:
-            break
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 def wait_until(condition, limit_s, what):

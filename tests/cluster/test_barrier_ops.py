@@ -4,7 +4,9 @@ import statistics
 
 import pytest
 
-from .cluster import STOCK, Cluster, TaskError, free_ports, wait_until
+from tfsched.bench.ports import free_port
+
+from .cluster import STOCK, Cluster, TaskError, wait_until
 from .test_long_run import sample
 
 pytestmark = pytest.mark.timeout(300)
@@ -249,7 +251,7 @@ def test_two_workers_train_the_same_variables(nursery):
 
 def test_a_task_that_holds_its_own_variables_and_two_servers_in_one_process(nursery):
     losses, variables = synchronous(nursery, 20)
-    (port,) = free_ports(1)
+    port = free_port()
     with Cluster(nursery=nursery) as cluster:
         cluster.call(HOME, "barrier.open_solo", port=port, client="a")
         open_training(cluster, client="a", init=False)

@@ -5,11 +5,12 @@ import json
 
 import pytest
 
+from tfsched.bench.ports import free_port
 from tfsched.ordering import Plan
 from tfsched.tracing import StepTrace, load_trace
 from tfsched.tracing.timeline import timeline
 
-from .cluster import Cluster, TaskError, free_ports
+from .cluster import Cluster, TaskError
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -24,7 +25,7 @@ PATIENT = {"ps0": {"TFSCHED_GRACE_US": "30e6"}}
 @pytest.fixture(scope="module")
 def cluster(nursery):
     with Cluster(ps=1, workers=3, nursery=nursery, environment=PATIENT) as cluster:
-        cluster.call(CHIEF, "tracing.connect", port=free_ports(1)[0])
+        cluster.call(CHIEF, "tracing.connect", port=free_port())
         yield cluster
 
 

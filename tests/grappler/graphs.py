@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import functools
-import socket
 
 import numpy as np
 import tensorflow as tf
 
 import tfsched
+from tfsched.bench.ports import free_port
 
 tf1 = tf.compat.v1
 TASKS = ("/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0")
 PS0, PS1, WORKER = (f"{task}/device:CPU:0" for task in TASKS)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @functools.cache
 def target() -> str:
     """The master of a cluster of two parameter servers and a worker, all in this process, with scheduled send paths."""
-    cluster = {job: [f"127.0.0.1:{_free_port()}" for _ in range(count)] for job, count in (("ps", 2), ("worker", 1))}
+    cluster = {job: [f"127.0.0.1:{free_port()}" for _ in range(count)] for job, count in (("ps", 2), ("worker", 1))}
     servers = [tfsched.Server(cluster, job_name="ps", task_index=index) for index in (0, 1)]
     servers.append(tfsched.Server(cluster, job_name="worker", task_index=0))
     target.servers = servers  # a server that is collected takes its port with it

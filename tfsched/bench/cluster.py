@@ -7,7 +7,6 @@ import json
 import os
 import selectors
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import tfsched.bench as package
 from tfsched.bench import pinning
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
+from tfsched.bench.ports import free_ports
 from tfsched.bench.settings import STOCK
 from tfsched.bench.testbed import Hosts, Testbed, wait_until
 
@@ -26,15 +26,6 @@ _START_TIMEOUT_S = 180.0
 _PORTS_IN_NAMESPACE = 2222
 _LOG_LINES = 12
 _COORDINATION = "coordination"  # the host of the coordinators
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody holds at this moment."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in sockets]
 
 
 class Cluster:
@@ -108,7 +99,7 @@ class Cluster:
     def _addresses(self, names: list[str], limited: bool) -> dict[str, dict[str, list[str]]]:
         """Protocol -> job -> host:port of each task."""
         count = len(names) * len(self.protocols)
-        ports = iter([] if limited else _free_ports(count))
+        ports = iter([] if limited else free_ports(count))
         clusters: dict[str, dict[str, list[str]]] = {}
         for number, protocol in enumerate(self.protocols):
             jobs: dict[str, list[str]] = {}
@@ -121,7 +112,7 @@ class Cluster:
     def _with_chief(self, protocol: str, jobs: dict[str, list[str]]) -> dict[str, list[str]]:
         """The cluster as its coordinator sees it; a session that the bounds use must not wait for that process."""
         limited = self._link.kind == "netns"
-        port = _PORTS_IN_NAMESPACE + list(self.coordinators).index(protocol) if limited else _free_ports(1)[0]
+        port = _PORTS_IN_NAMESPACE + list(self.coordinators).index(protocol) if limited else free_ports(1)[0]
         return {**jobs, "chief": [f"{self.hosts.address(_COORDINATION)}:{port}"]}
 
     def _start(self, name: str, host: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:

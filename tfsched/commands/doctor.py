@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfsched.bench.ports import free_port
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.quiet import import_tensorflow
 
@@ -107,7 +107,7 @@ def _factory() -> Check:
     from tfsched.server import PROTOCOL, Server
 
     try:
-        Server({"doctor": [f"127.0.0.1:{_free_port()}"]}, job_name="doctor", task_index=0)
+        Server({"doctor": [f"127.0.0.1:{free_port()}"]}, job_name="doctor", task_index=0)
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         return Check("server factory", False, str(error).splitlines()[0], "is the port taken? try again")
     return Check("server factory", True, f"a server of protocol {PROTOCOL} started")
@@ -121,7 +121,7 @@ def _real_step() -> Iterator[Check]:
     from tfsched.errors import TfschedError
     from tfsched.grappler.bridge import pass_stats
 
-    cluster = {"ps": [f"127.0.0.1:{_free_port()}"], "worker": [f"127.0.0.1:{_free_port()}"]}
+    cluster = {"ps": [f"127.0.0.1:{free_port()}"], "worker": [f"127.0.0.1:{free_port()}"]}
     ps = _parameter_server(cluster)
     try:
         worker = Server(cluster, job_name="worker", task_index=0)
@@ -207,7 +207,7 @@ def _parameter_server(cluster: dict[str, list[str]]) -> subprocess.Popen[bytes]:
 def _strategy_step() -> Check:
     """Steps of tf.functions under ParameterServerStrategy, in two processes: the same questions as of a session's."""
     what = "tf.function"
-    cluster = {job: [f"127.0.0.1:{_free_port()}"] for job in ("ps", "worker", "chief")}
+    cluster = {job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "worker", "chief")}
     ps = _parameter_server({job: cluster[job] for job in ("ps", "worker")})
     try:
         done = subprocess.run(
@@ -243,9 +243,3 @@ def _namespaces() -> Check:
 
     available, reason = netns_available()
     return Check(_OPTIONAL, available, reason, "run the bench as root, or with --link emulated")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

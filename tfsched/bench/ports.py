@@ -1,0 +1,70 @@
+"""Ports of this machine for servers that are started a moment later, in other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import random
+import socket
+from collections import deque
+
+from tfsched.bench.errors import BenchFailed
+
+_CANDIDATES = 15000
+_LINUX_FIRST_EPHEMERAL = 32768
+_HELD = 64
+
+# A datagram socket on the same port tells other callers of free_ports, of all processes, that it is given away.
+_held: deque[socket.socket] = deque()
+
+
+def first_ephemeral() -> int:
+    """The lowest port that the system gives to outgoing connections and to sockets bound to port 0."""
+    try:
+        return int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _LINUX_FIRST_EPHEMERAL
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` ports of loopback that nobody holds, drawn from those that the system gives to nobody by itself.
+
+    A port that the system chose could be given to any connection of this machine before its server binds it: the server
+    would not start. No other call gives the same port away while this process lives, until it has asked for 64 more.
+
+    Raises:
+        BenchFailed: there are too few.
+    """
+    last = first_ephemeral()
+    candidates = list(range(max(1024, last - _CANDIDATES), last))
+    random.SystemRandom().shuffle(candidates)  # a seed of the caller's must not lead two processes to the same ports
+    found: list[int] = []
+    while candidates and len(found) < count:
+        port = candidates.pop()
+        if _hold(port):
+            found.append(port)
+    if len(found) < count:
+        raise BenchFailed(
+            f"only {len(found)} of {count} ports are free below {last}, where the system's own begin: end what holds them, "
+            "or raise the start of net.ipv4.ip_local_port_range"
+        )
+    while len(_held) > max(_HELD, count):
+        _held.popleft().close()
+    return found
+
+
+def free_port() -> int:
+    """One of `free_ports`."""
+    return free_ports(1)[0]
+
+
+def _hold(port: int) -> bool:
+    with contextlib.ExitStack() as unless_free:
+        mark = unless_free.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            mark.bind(("127.0.0.1", port))
+            unless_free.pop_all()
+            _held.append(mark)
+            return True
+    return False
