@@ -20,6 +20,26 @@ def test_importing_tfsched_and_its_orderings_does_not_import_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
+def test_functions_of_a_process_by_itself_carry_no_options():
+    code = """
+import tensorflow as tf, tfsched, os
+from tfsched.bench.ports import free_port
+from tfsched.eager import calls
+tfsched.enable(tfsched.Options(ordering="layer"))
+double = tf.function(lambda x: x * 2.0)
+assert float(double(tf.ones([]))) == 2.0
+assert not calls.in_force().made  # no config was written
+resolver = tfsched.cluster_resolver({"chief": [f"127.0.0.1:{free_port()}"]}, "chief", 0)
+tf.config.experimental_connect_to_cluster(resolver, job_name="chief", make_master_device_default=False)
+assert float(double(tf.ones([]))) == 2.0
+assert calls.in_force().made
+print("as it should be", flush=True)
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "as it should be" in done.stdout, done.stderr
+
+
 def test_plain_tensorflow_calls_work_by_name():
     code = """
 import tensorflow as tf, tfsched, os

@@ -101,8 +101,9 @@ def test_a_small_prediction(tmp_path):
     assert all(row["predicted_s"] > 0 and row["measured_s"] > 0 for row in answer)
 
 
-def test_function_overhead_finds_the_graph_unchanged():
-    printed = run("function_overhead", "--calls", "20", "--blocks", "2")
+@pytest.mark.parametrize("where", [(), ("--connected",)], ids=["alone", "connected"])
+def test_function_overhead_finds_the_graph_unchanged(where):
+    printed = run("function_overhead", "--calls", "10", "--turns", "6", "--processes", "2", *where)
     assert all(f"| {way} | " in printed for way in ("stock", "disabled", "enabled"))
     assert "traced graph: unchanged" in printed
 

@@ -3,7 +3,8 @@
 TensorFlow sends a serialized ConfigProto along with every call; the worker's Grappler reads it, and another config is
 another instantiation of the function. It is exchanged there, call by call, and not in the context or in a thread's cached
 options: so threads that have cached theirs (a coordinator's, Keras') follow as well, what the user configures before or
-later stays, and calls that are only traced into another function leave the traced graph as it is.
+later stays, and calls that are only traced into another function leave the traced graph as it is. A process that is
+connected to no other makes its calls as stock TensorFlow does.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ def _wrap_once() -> None:
 
     @functools.wraps(stock_call)
     def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
-        # Every call of the process comes here, so what costs (a thread's attributes, another frame) comes last.
+        # Every call of the process comes here, so what costs (a thread's attributes, another frame) comes last. Where there
+        # is no other task nothing can be scheduled, and a longer config would only take time to be looked up by.
+        if self._server_def is None and self._collective_ops_server_def is None and not outstanding.tasks:
+            return stock_call(self, name, tensor_inputs, num_outputs)
         setting = _process
         if blocks.open:
             if current.own:
