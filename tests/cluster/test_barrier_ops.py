@@ -286,7 +286,7 @@ def test_a_parameter_server_that_stands_still_when_the_first_update_begins(nurse
     with Cluster(nursery=nursery, ps=2) as cluster:
         open_training(cluster, client="a", held=True, timeout_ms=15_000)
         step = cluster.submit(HOME, "barrier.steps", count=1)
-        wait_until(lambda: all(cluster.stats(name)["waits"] for name in ("ps0", "ps1")), 30, "a step under way")
+        cluster.call(HOME, "barrier.fetch", what="await_step")  # by now ps1 has answered that it waited
         cluster.stop("ps1")
         cluster.call(HOME, "barrier.fetch", what="let_step")
         wait_until(lambda: cluster.stats(HOME)["background_calls"] == 1, 30, "a beginning update")

@@ -13,6 +13,7 @@ STEPS = 500
 CROSSING = {"policy": "bytescheduler", "barrier": False}
 IN_CHUNKS = {**CROSSING, "partition_bytes": 4096, "credit_bytes": 8192}
 KILLS = ("worker0", "worker1")
+ATTEMPTS = 4  # of what has to happen by chance
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +42,45 @@ def test_every_update_once(cluster):
     assert sum(calls) == STEPS and min(calls) > 0
 
 
+def until_one_is_behind(cluster, attempt):
+    """Runs ``attempt`` until ps0 has used a value that another worker's update had overtaken; that may take a few runs."""
+    before = cluster.stats("ps0")["sent_ahead_behind"]
+    for _ in range(ATTEMPTS):
+        attempt()
+        if cluster.stats("ps0")["sent_ahead_behind"] > before:
+            return
+    raise AssertionError(f"in {ATTEMPTS} runs of {STEPS} steps no value was used that another worker's update had overtaken")
+
+
 def test_every_update_once_where_chunks_of_two_workers_meet(cluster):
-    result = cluster.call("chief0", "counting.count", options=IN_CHUNKS, steps=STEPS, limit_s=120)
-    assert set(times_applied(result)) == {1}
-    stats = cluster.stats("ps0")
+    def attempt():
+        result = cluster.call("chief0", "counting.count", options=IN_CHUNKS, steps=STEPS, limit_s=120)
+        assert set(times_applied(result)) == {1}
+
     # Both worked on the same variables at the same time, and what had been sent to the other was used all the same.
+    until_one_is_behind(cluster, attempt)
+    stats = cluster.stats("ps0")
     assert stats["updates_whole_after_all"] > 0
-    assert stats["sent_ahead_behind"] > 0
     assert stats["updates_in_chunks"] == 0
 
 
 @pytest.mark.parametrize("options", [CROSSING, IN_CHUNKS], ids=["whole", "chunks"])
 def test_a_step_sees_its_workers_own_updates_and_everything_before_a_join(cluster, options):
     rounds = 5
-    behind = cluster.stats("ps0")["sent_ahead_behind"]
-    rows = cluster.call("chief0", "counting.seen", options=options, steps=STEPS, rounds=rounds, limit_s=120)
-    own = {}
-    for worker, turn, seen in rows:
-        before = turn * STEPS // rounds  # steps that were joined
-        assert before + own.get((worker, turn), 0) <= seen <= before + STEPS // rounds
-        own[worker, turn] = own.get((worker, turn), 0) + 1
-    assert len({worker for worker, _ in own}) == 2
+
+    def attempt():
+        rows = cluster.call("chief0", "counting.seen", options=options, steps=STEPS, rounds=rounds, limit_s=120)
+        own = {}
+        for worker, turn, seen in rows:
+            before = turn * STEPS // rounds  # steps that were joined
+            assert before + own.get((worker, turn), 0) <= seen <= before + STEPS // rounds
+            own[worker, turn] = own.get((worker, turn), 0) + 1
+        assert len({worker for worker, _ in own}) == 2
+
     if options is IN_CHUNKS:
-        assert cluster.stats("ps0")["sent_ahead_behind"] > behind
+        until_one_is_behind(cluster, attempt)
+    else:
+        attempt()
 
 
 def test_a_worker_that_hangs(cluster):

@@ -52,7 +52,7 @@ class Training:
       task: where it runs; its home.
       client: who trains; None for plain synchronous training.
       gated: updates wait until "open_gate" was run, once for each step.
-      held: a step does not start its updates before "let_step" was run.
+      held: a step does not start its updates before "let_step" was run; "await_step" waits for one that could.
       timeout_ms: of each run.
       isolated: whether the session has variables of its own.
       unopened: whether "bad" makes the step fail before any mailbox is open.
@@ -129,8 +129,10 @@ class Training:
             return
         push = self._push(names)
         with tf.device(self.home):
-            self.let_step = _let_pass("steps")
+            self.let_step, self.await_step = _let_pass("steps"), _pass("arrivals")
             with tf.control_dependencies(waits):
+                arrival = _let_pass("arrivals") if self.held else tf.no_op()
+            with tf.control_dependencies([arrival]):
                 gate = _pass("steps")[0] if self.held else tf.no_op()
             with tf.control_dependencies([gate]):
                 token = self.ops.tfsched_background_call([], client=self.client, f=push)
