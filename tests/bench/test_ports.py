@@ -42,8 +42,15 @@ def test_one_that_is_held_is_not_given(monkeypatch):
         port = held.getsockname()[1]
         monkeypatch.setattr(ports, "first_ephemeral", lambda: port + 1)
         monkeypatch.setattr(ports, "_CANDIDATES", 1)
-        with pytest.raises(BenchFailed, match="only 0 of 1 ports are free"):
+        monkeypatch.setattr(ports, "_END", port + 1)
+        with pytest.raises(BenchFailed, match="only 0 of 1 ports of"):
             ports.free_ports(1)
+
+
+def test_a_system_that_keeps_all_ports_to_itself(monkeypatch):
+    monkeypatch.setattr(ports, "first_ephemeral", lambda: 1024)
+    found = ports.free_ports(10)
+    assert len(set(found)) == 10 and min(found) >= 1024
 
 
 def test_descriptors_do_not_pile_up():

@@ -11,6 +11,7 @@ from collections import deque
 from tfsched.bench.errors import BenchFailed
 
 _CANDIDATES = 15000
+_END = 65536
 _LINUX_FIRST_EPHEMERAL = 32768
 _HELD = 64
 
@@ -30,24 +31,23 @@ def free_ports(count: int) -> list[int]:
     """`count` ports of loopback that nobody holds, drawn from those that the system gives to nobody by itself.
 
     A port that the system chose could be given to any connection of this machine before its server binds it: the server
-    would not start. No other call gives the same port away while this process lives, until it has asked for 64 more.
+    would not start. Where the system leaves too few (its range may begin at 1024), the others are drawn from its own. No
+    other call gives the same port away while this process lives, until it has asked for 64 more.
 
     Raises:
         BenchFailed: there are too few.
     """
-    last = first_ephemeral()
-    candidates = list(range(max(1024, last - _CANDIDATES), last))
-    random.SystemRandom().shuffle(candidates)  # a seed of the caller's must not lead two processes to the same ports
+    first = first_ephemeral()
+    draw = random.SystemRandom()  # a seed of the caller's must not lead two processes to the same ports
+    below, beyond = range(max(1024, first - _CANDIDATES), first), range(max(1024, first), _END)
+    candidates = [*draw.sample(beyond, len(beyond)), *draw.sample(below, len(below))]
     found: list[int] = []
     while candidates and len(found) < count:
         port = candidates.pop()
         if _hold(port):
             found.append(port)
     if len(found) < count:
-        raise BenchFailed(
-            f"only {len(found)} of {count} ports are free below {last}, where the system's own begin: end what holds them, "
-            "or raise the start of net.ipv4.ip_local_port_range"
-        )
+        raise BenchFailed(f"only {len(found)} of {count} ports of 127.0.0.1 are free: end some of what holds the others")
     while len(_held) > max(_HELD, count):
         _held.popleft().close()
     return found
