@@ -3,10 +3,12 @@
 #define TFSCHED_CC_OPS_BARRIER_ASYNC_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "cc/barrier/outcome.h"
+#include "cc/barrier/waiter.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/status.h"
@@ -46,6 +48,28 @@ class CancelHook {
   tensorflow::CancellationManager* manager_;
   tensorflow::CancellationToken token_;
 };
+
+// Lets an asynchronous kernel wait for an answer: `begin(waiter)` is to have the waiter called with an Outcome and, if that
+// is OK, values; `cancel(waiter)` is to give the wait up, when the step is cancelled. The kernel ends with the error, or
+// with what `finish(context, values...)` returns. All three may run when the kernel is gone: they use nothing of it.
+template <typename... Values, typename Finish, typename Begin, typename Cancel>
+void Await(tensorflow::OpKernelContext* context, tensorflow::AsyncOpKernel::DoneCallback done, Finish finish, Begin begin,
+           Cancel cancel) {
+  using Answered = Waiter<const Outcome&, Values...>;
+  const CancelHook hook(context);
+  auto waiter = std::make_shared<Answered>(
+      [context, hook, finish = std::move(finish), done = std::move(done)](const Outcome& outcome, Values... values) {
+        hook.Drop();
+        context->SetStatus(outcome.ok() ? finish(context, values...) : StatusOf(outcome));
+        done();
+      });
+  const auto give_up = [cancel = std::move(cancel), waiter] { cancel(waiter); };
+  if (!hook.Register(give_up)) return give_up();
+  begin(waiter);
+}
+
+// For a kernel without outputs.
+inline absl::Status NoOutput(tensorflow::OpKernelContext*) { return absl::OkStatus(); }
 
 }  // namespace tfsched
 

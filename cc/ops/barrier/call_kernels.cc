@@ -39,15 +39,10 @@ class JoinKernel : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     int64_t token = 0;
     OP_REQUIRES_OK_ASYNC(context, TokenOf(context, 0, &token), done);
-    const CancelHook hook(context);
-    auto joiner = std::make_shared<Calls::Joiner>([context, hook, done = std::move(done)](const Outcome& outcome) {
-      hook.Drop();
-      if (!outcome.ok()) context->SetStatus(StatusOf(outcome));
-      done();
-    });
-    const auto cancel = [token, joiner] { ProcessCalls().CancelJoin(token, joiner); };
-    if (!hook.Register(cancel)) return cancel();
-    ProcessCalls().Join(token, joiner);
+    using Joiner = std::shared_ptr<Calls::Joiner>;
+    Await(
+        context, std::move(done), NoOutput, [token](const Joiner& joiner) { ProcessCalls().Join(token, joiner); },
+        [token](const Joiner& joiner) { ProcessCalls().CancelJoin(token, joiner); });
   }
 };
 
@@ -59,19 +54,14 @@ class ReturnedKernel : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     int64_t token = 0;
     OP_REQUIRES_OK_ASYNC(context, TokenOf(context, 0, &token), done);
-    const CancelHook hook(context);
-    auto waiter = std::make_shared<Calls::Joiner>([context, hook, done = std::move(done)](const Outcome& outcome) {
-      hook.Drop();
-      if (outcome.ok()) {
-        context->set_output(0, context->input(0));
-      } else {
-        context->SetStatus(StatusOf(outcome));
-      }
-      done();
-    });
-    const auto cancel = [token, waiter] { ProcessCalls().CancelAwaitReturn(token, waiter); };
-    if (!hook.Register(cancel)) return cancel();
-    ProcessCalls().AwaitReturn(token, waiter);
+    const auto finish = [](OpKernelContext* context) {
+      context->set_output(0, context->input(0));
+      return absl::OkStatus();
+    };
+    using Joiner = std::shared_ptr<Calls::Joiner>;
+    Await(
+        context, std::move(done), finish, [token](const Joiner& waiter) { ProcessCalls().AwaitReturn(token, waiter); },
+        [token](const Joiner& waiter) { ProcessCalls().CancelAwaitReturn(token, waiter); });
   }
 };
 
@@ -85,26 +75,20 @@ class DrainKernel : public AsyncOpKernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    const std::string client = client_;  // this kernel may be gone when Drain returns
-    const int64_t timeout_ms = timeout_ms_;
-    const CancelHook hook(context);
-    auto drainer = std::make_shared<Calls::Drainer>([context, hook, done = std::move(done)](const Outcome& outcome) {
-      hook.Drop();
-      if (!outcome.ok()) context->SetStatus(StatusOf(outcome));
-      done();
-    });
-    const auto cancel = [client, drainer] {
-      ProcessCalls().CancelDrain(client, drainer, Outcome::Derived(kCancelledCode, "tfsched: the drain was cancelled."));
+    using Drainer = std::shared_ptr<Calls::Drainer>;
+    const auto begin = [client = client_, timeout_ms = timeout_ms_](const Drainer& drainer) {
+      ProcessCalls().Drain(client, drainer);
+      if (timeout_ms == 0 || drainer->claimed()) return;
+      ProcessAlarm().After(timeout_ms * 1000, [client, drainer, timeout_ms] {
+        const int64_t outstanding = ProcessCalls().Outstanding(client);
+        const std::string message = "tfsched: after " + std::to_string(timeout_ms) + " ms " + std::to_string(outstanding) +
+                                    " background update(s) of this training are still outstanding; give the drain more "
+                                    "time, or see whether a parameter server hangs.";
+        ProcessCalls().CancelDrain(client, drainer, Outcome{kDeadlineExceededCode, message});
+      });
     };
-    if (!hook.Register(cancel)) return cancel();
-    ProcessCalls().Drain(client, drainer);
-    if (timeout_ms == 0 || drainer->claimed()) return;
-    ProcessAlarm().After(timeout_ms * 1000, [client, drainer, timeout_ms] {
-      const int64_t outstanding = ProcessCalls().Outstanding(client);
-      const std::string message = "tfsched: after " + std::to_string(timeout_ms) + " ms " + std::to_string(outstanding) +
-                                  " background update(s) of this training are still outstanding; give the drain more time, "
-                                  "or see whether a parameter server hangs.";
-      ProcessCalls().CancelDrain(client, drainer, Outcome{kDeadlineExceededCode, message});
+    Await(context, std::move(done), NoOutput, begin, [client = client_](const Drainer& drainer) {
+      ProcessCalls().CancelDrain(client, drainer, Outcome::Derived(kCancelledCode, "tfsched: the drain was cancelled."));
     });
   }
 

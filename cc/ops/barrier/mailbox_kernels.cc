@@ -85,17 +85,14 @@ class TakeKernel : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     Mailbox::Address address;
     OP_REQUIRES_OK_ASYNC(context, AddressOf(context, 0, &address), done);
-    const std::string key = key_;  // this kernel may be gone when Take returns
-    const CancelHook hook(context);
-    auto taker = std::make_shared<Mailbox::Taker>([context, hook, done = std::move(done)](const Outcome& outcome,
-                                                                                          const Mailbox::Value& value) {
-      hook.Drop();
-      context->SetStatus(outcome.ok() ? SetOutput(context, *static_cast<const Tensor*>(value.get())) : StatusOf(outcome));
-      done();
-    });
-    const auto cancel = [address, key, taker] { ProcessMailbox().CancelTake(address, key, taker); };
-    if (!hook.Register(cancel)) return cancel();
-    ProcessMailbox().Take(address, key, taker);
+    const auto finish = [](OpKernelContext* context, const Mailbox::Value& value) {
+      return SetOutput(context, *static_cast<const Tensor*>(value.get()));
+    };
+    using Taker = std::shared_ptr<Mailbox::Taker>;
+    Await<Mailbox::Value>(
+        context, std::move(done), finish,
+        [address, key = key_](const Taker& taker) { ProcessMailbox().Take(address, key, taker); },
+        [address, key = key_](const Taker& taker) { ProcessMailbox().CancelTake(address, key, taker); });
   }
 
  private:

@@ -152,21 +152,18 @@ class SelectKernel : public AsyncOpKernel {
       context->set_output(0, context->input(0));
       return done();
     }
-    const CancelHook hook(context);
-    const ReceivedAhead::Key key = key_;  // this kernel may be gone when Take returns
-    auto taker = std::make_shared<ReceivedAhead::Taker>(
-        [context, hook, done = std::move(done)](const Outcome& outcome, const ReceivedAhead::Value& value) {
-          hook.Drop();
-          context->SetStatus(outcome.ok() ? SetOutput(context, TensorOf(value)) : StatusOf(outcome));
-          done();
-        });
-    const auto cancel = [key, taker] {
+    const auto finish = [](OpKernelContext* context, const ReceivedAhead::Value& value) {
+      return SetOutput(context, TensorOf(value));
+    };
+    const auto begin = [key = key_, token](const std::shared_ptr<ReceivedAhead::Taker>& taker) {
+      if (!ProcessReceivedAhead().Take(key, token, taker)) GiveUpLater(taker);
+    };
+    const auto cancel = [key = key_](const std::shared_ptr<ReceivedAhead::Taker>& taker) {
       if (!taker->Claim()) return;
       ProcessReceivedAhead().CancelTake(key, taker);
       taker->Call(Outcome::Derived(kCancelledCode, "tfsched: the step was cancelled."), nullptr);
     };
-    if (!hook.Register(cancel)) return cancel();
-    if (!ProcessReceivedAhead().Take(key, token, taker)) GiveUpLater(taker);
+    Await<ReceivedAhead::Value>(context, std::move(done), finish, begin, cancel);
   }
 
  private:
