@@ -84,17 +84,20 @@ void Calls::Join(Token token, std::shared_ptr<Joiner> joiner) {
       outcome = StepCancelled();
     } else {
       Call& call = it->second;
+      call.returning = true;
+      EndAwaitReturn(&call, Outcome(), &later);
       if (call.state == CallState::kLaunched) {
         call.joiners.push_back(std::move(joiner));
-        return;
+      } else if (joiner->Claim()) {
+        outcome = Told(call.outcome);
+        Move(token, outcome.ok() ? CallEvent::kJoin : CallEvent::kTell, &later);
+      } else {
+        joiner = nullptr;
       }
-      if (!joiner->Claim()) return;
-      outcome = Told(call.outcome);
-      Move(token, outcome.ok() ? CallEvent::kJoin : CallEvent::kTell, &later);
     }
   }
-  joiner->Call(outcome);
   Run(&later);
+  if (joiner != nullptr) joiner->Call(outcome);
 }
 
 void Calls::CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner) {
@@ -116,9 +119,9 @@ void Calls::AwaitReturn(Token token, std::shared_ptr<Joiner> waiter) {
     const MutexLock lock(&mu_);
     if (waiter->claimed()) return;  // given up before it began
     const auto it = calls_.find(token);
-    if (it == calls_.end() || (!IsJoined(it->second.state) && IsStepOver(it->second.state))) {
+    if (it == calls_.end() || it->second.state == CallState::kStepFailed || IsDone(it->second.state)) {
       outcome = StepCancelled();
-    } else if (!IsJoined(it->second.state)) {
+    } else if (!it->second.returning) {
       it->second.returned = std::move(waiter);
       return;
     }
@@ -273,9 +276,7 @@ void Calls::Move(Token token, CallEvent event, Later* later) {
   call.state = next.to;
   const std::string name = call.client;
   if (event == CallEvent::kJoin) clients_[name].committed = token;
-  if (event == CallEvent::kJoin || IsDone(call.state) || IsStepOver(call.state)) {
-    EndAwaitReturn(&call, event == CallEvent::kJoin ? Outcome() : StepCancelled(), later);
-  }
+  if (IsDone(call.state) || IsStepOver(call.state)) EndAwaitReturn(&call, StepCancelled(), later);
   const bool settled = !IsSettled(before) && IsSettled(call.state);
   if (settled) {
     Client& client = clients_[name];

@@ -50,14 +50,14 @@ class Calls {
   // The function was never launched; the step itself says why.
   void Abandon(Token token);
 
-  // Every parameter server has its expectations.
+  // Every parameter server has its expectations, and knows what else it has to know before the step returns.
   void Ack(Token token);
 
   // Calls `joiner` at the Ack, or with the function's error if it ends before.
   void Join(Token token, std::shared_ptr<Joiner> joiner);
   void CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner);
 
-  // Calls `waiter` when the step has joined; with a derived error if it never will.
+  // Calls `waiter` when the step comes to its Join, also if that has to wait for the Ack; with a derived error if it never will.
   void AwaitReturn(Token token, std::shared_ptr<Joiner> waiter);
   void CancelAwaitReturn(Token token, const std::shared_ptr<Joiner>& waiter);
 
@@ -93,7 +93,8 @@ class Calls {
     CallState state = CallState::kLaunched;
     Outcome outcome;  // once it is done
     std::vector<std::shared_ptr<Joiner>> joiners;
-    std::shared_ptr<Joiner> returned;  // waits for it to be joined
+    bool returning = false;             // the step has come to its Join
+    std::shared_ptr<Joiner> returned;  // waits for that
   };
   struct Queued {
     std::shared_ptr<Beginner> beginner;  // either of the two

@@ -144,7 +144,7 @@ TEST(Calls, CommittedIsTheLastTokenThatWasJoinedUnlessItFailed) {
   EXPECT_EQ(calls.counters().held, 0);
 }
 
-TEST(Calls, WhoAwaitsAReturnIsToldAtTheJoinOrThatItWillNotCome) {
+TEST(Calls, WhoAwaitsAReturnIsToldWhenTheStepComesToItsJoinOrThatItWillNot) {
   Calls calls(1);
   const auto await = [&](int64_t token) {
     auto awaited = NewJoined();
@@ -153,14 +153,16 @@ TEST(Calls, WhoAwaitsAReturnIsToldAtTheJoinOrThatItWillNotCome) {
   };
   const int64_t first = Begin(&calls)->token;
   const auto early = await(first);
-  calls.Ack(first);
   EXPECT_EQ(early->calls, 0);
-  Join(&calls, first);
+  const auto joined = Join(&calls, first);
   const auto late = await(first);
+  EXPECT_EQ(joined->calls, 0) << "whoever is told of the return may have to tell others before the Ack";
   for (const auto& one : {early, late}) {
     EXPECT_EQ(one->calls, 1);
     EXPECT_TRUE(one->outcome.ok());
   }
+  calls.Ack(first);
+  EXPECT_EQ(joined->calls, 1);
   EXPECT_FALSE(calls.EndStep(first));
   EXPECT_TRUE(await(first)->outcome.ok());  // the step is over, the function is not
   calls.Done(first, Outcome());

@@ -33,7 +33,7 @@ std::vector<Expectations::Ticket> Expectations::Expect(const std::string& client
   for (const std::string& key : keys) {
     const Ticket ticket = next_++;
     const auto it = entries_.try_emplace(key).first;
-    it->second.tickets.emplace(ticket, Update{client, token, false});
+    it->second.tickets.emplace(ticket, Update{client, token});
     by_ticket_.emplace(ticket, it);
     by_token_[token].insert(ticket);
     tickets.push_back(ticket);
@@ -60,7 +60,7 @@ void Expectations::Commit(Token token) {
   const MutexLock lock(&mu_);
   const auto found = by_token_.find(token);
   if (found == by_token_.end()) return;
-  for (const Ticket ticket : found->second) by_ticket_.at(ticket)->second.tickets.at(ticket).returned = true;
+  for (const Ticket ticket : found->second) by_ticket_.at(ticket)->second.tickets.at(ticket).committed = true;
 }
 
 void Expectations::End(const std::vector<Ticket>& tickets) {
@@ -91,43 +91,27 @@ bool Expectations::Idle(int64_t waits) {
   return true;
 }
 
-bool Expectations::Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter) {
+void Expectations::Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter) {
   {
     const MutexLock lock(&mu_);
-    if (waiter->claimed()) return false;  // given up before it began
+    if (waiter->claimed()) return;  // given up before it began
     ++waits_;
     const auto it = entries_.find(key);
-    if (it != entries_.end() && !it->second.tickets.empty()) {
-      Waiting waiting{it->second.tickets.rbegin()->first, reader, /*unfinished=*/true, waiter};
-      if (IsHeld(it->second, waiting)) {
+    if (it != entries_.end()) {
+      Waiting waiting;
+      for (const auto& [ticket, update] : it->second.tickets) {
+        if (Holds(update, reader)) waiting.left.insert(ticket);
+      }
+      if (!waiting.left.empty()) {
         ++waits_blocked_;
-        bool doubtful = false;
-        for (const auto& ticket : it->second.tickets) {
-          const Update& update = ticket.second;
-          doubtful = doubtful || (Holds(update, waiting) && !update.returned && update.client != reader.client);
-        }
+        waiting.waiter = std::move(waiter);
         it->second.waiting.push_back(std::move(waiting));
-        return doubtful;
+        return;
       }
     }
-    if (!waiter->Claim()) return false;
+    if (!waiter->Claim()) return;
   }
   waiter->Call(Outcome());
-  return false;
-}
-
-void Expectations::IgnoreUnfinished(const std::string& key, const std::shared_ptr<WaitWaiter>& waiter) {
-  Ready ready;
-  {
-    const MutexLock lock(&mu_);
-    const auto it = entries_.find(key);
-    if (it == entries_.end()) return;
-    for (Waiting& one : it->second.waiting) {
-      if (one.waiter == waiter) one.unfinished = false;
-    }
-    Collect(it, &ready);
-  }
-  Call(ready);
 }
 
 void Expectations::CancelWait(const std::string& key, const std::shared_ptr<WaitWaiter>& waiter) {
@@ -164,33 +148,19 @@ void Expectations::EndLocked(Ticket ticket, Ready* ready) {
   of_token->second.erase(ticket);
   if (of_token->second.empty()) by_token_.erase(of_token);
   it->second.tickets.erase(held);
-  Collect(it, ready);
+  auto& waiting = it->second.waiting;
+  const auto is_over = [&](Waiting& one) {
+    if (one.left.erase(ticket) == 0 || !one.left.empty()) return false;
+    if (one.waiter->Claim()) ready->push_back(one.waiter);
+    return true;
+  };
+  waiting.erase(std::remove_if(waiting.begin(), waiting.end(), is_over), waiting.end());
+  if (it->second.tickets.empty()) entries_.erase(it);  // a waiter is held by a ticket
 }
 
-bool Expectations::Holds(const Update& update, const Waiting& waiting) {
-  if (update.client == waiting.reader.client) return true;
-  if (waiting.reader.scope == Scope::kClose && !AreClose(update.client, waiting.reader.client)) return false;
-  return update.returned || waiting.unfinished;
-}
-
-bool Expectations::IsHeld(const Entry& entry, const Waiting& waiting) {
-  for (const auto& [ticket, update] : entry.tickets) {
-    if (ticket > waiting.last) return false;
-    if (Holds(update, waiting)) return true;
-  }
-  return false;
-}
-
-void Expectations::Collect(Entries::iterator it, Ready* ready) {
-  Entry& entry = it->second;
-  entry.waiting.erase(std::remove_if(entry.waiting.begin(), entry.waiting.end(),
-                                     [&](const Waiting& one) {
-                                       if (IsHeld(entry, one)) return false;
-                                       if (one.waiter->Claim()) ready->push_back(one.waiter);
-                                       return true;
-                                     }),
-                      entry.waiting.end());
-  if (entry.tickets.empty()) entries_.erase(it);  // a waiter is held by a ticket
+bool Expectations::Holds(const Update& update, const Reader& reader) {
+  if (update.client == reader.client) return true;
+  return update.committed && (reader.scope == Scope::kAll || AreClose(update.client, reader.client));
 }
 
 void Expectations::Call(const Ready& ready) {

@@ -23,10 +23,8 @@ namespace tfsched {
 // applied, or with the background function; nothing else can end it, and nothing that has ended is kept.
 //
 // A ticket stands from the beginning of its step. The step may still compute, and may even wait for the one who reads, so
-// nobody waits for another client's step without end. When the step has returned its home says so (Commit); from then on
-// everybody may be expected to see the step. The message needs a moment. So a reader treats another client's ticket as that
-// of a returned step until IgnoreUnfinished: if the message has not come by then, the step had not returned when the
-// reader began.
+// nobody waits for another client's step before that has all its gradients. Then its home says so (Commit), and the step
+// returns only when that is known here: who begins to read after the step's return finds it committed.
 //
 // Thread safe; waiters are called without locks held.
 class Expectations {
@@ -58,7 +56,7 @@ class Expectations {
   // The token's update of the key is applied.
   void Complete(const std::string& key, Token token);
 
-  // The token's step has returned.
+  // The token's step has all its gradients, and is about to return.
   void Commit(Token token);
 
   // Ends those of the tickets that are outstanding: the part of the background function that made them is over.
@@ -70,12 +68,9 @@ class Expectations {
   // Whether no ticket of any key is outstanding; counts that as so many waits if it is so.
   bool Idle(int64_t waits);
 
-  // Calls `waiter` when no ticket of the key is left that is outstanding now and that the reader has to see. True if the
-  // waiter is kept, and among what it waits for are steps that may not have returned: IgnoreUnfinished must be called.
-  bool Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter);
-
-  // The waiter waits no longer for other clients' steps that have not returned.
-  void IgnoreUnfinished(const std::string& key, const std::shared_ptr<WaitWaiter>& waiter);
+  // Calls `waiter` when no ticket of the key is left that is outstanding now and that the reader has to see: its own, and
+  // others' that are committed now.
+  void Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter);
 
   // Gives up a Wait, unless its waiter has been claimed already.
   void CancelWait(const std::string& key, const std::shared_ptr<WaitWaiter>& waiter);
@@ -86,12 +81,10 @@ class Expectations {
   struct Update {
     std::string client;
     Token token = 0;
-    bool returned = false;  // its step
+    bool committed = false;
   };
   struct Waiting {
-    Ticket last;  // the newest ticket that it may wait for
-    Reader reader;
-    bool unfinished;  // waits for steps that have not returned, too
+    std::set<Ticket> left;  // that it waits for
     std::shared_ptr<WaitWaiter> waiter;
   };
   struct Entry {
@@ -101,10 +94,8 @@ class Expectations {
   using Entries = std::map<std::string, Entry>;  // by key
   using Ready = std::vector<std::shared_ptr<WaitWaiter>>;
 
-  static bool Holds(const Update& update, const Waiting& waiting);
-  static bool IsHeld(const Entry& entry, const Waiting& waiting);
+  static bool Holds(const Update& update, const Reader& reader);
   void EndLocked(Ticket ticket, Ready* ready) TFSCHED_REQUIRES(mu_);
-  void Collect(Entries::iterator it, Ready* ready) TFSCHED_REQUIRES(mu_);
   static void Call(const Ready& ready);
 
   mutable Mutex mu_;

@@ -110,30 +110,30 @@ TEST(Expectations, ACancelledWaitLeavesNothing) {
   ExpectEmpty(expectations);
 }
 
-TEST(Expectations, OthersStepsAreWaitedForWhenTheyHaveReturned) {
+TEST(Expectations, OthersStepsAreWaitedForWhenTheyAreCommitted) {
   Expectations expectations;
-  expectations.Expect("a@h", {"w"}, 1);
-  const auto own = NewWait(), neighbour = NewWait(), elsewhere = NewWait(), all = NewWait();
   using Scope = Expectations::Scope;
-  EXPECT_FALSE(expectations.Wait({"a@h", Scope::kClose}, "w", own->waiter));
-  EXPECT_TRUE(expectations.Wait({"b@h", Scope::kClose}, "w", neighbour->waiter));
-  EXPECT_FALSE(expectations.Wait({"c@g", Scope::kClose}, "w", elsewhere->waiter));
-  EXPECT_TRUE(expectations.Wait({"", Scope::kAll}, "w", all->waiter));
-  EXPECT_EQ(elsewhere->calls, 1);
-  // The step goes on, and may wait for one of them.
-  expectations.IgnoreUnfinished("w", neighbour->waiter);
-  EXPECT_EQ(neighbour->calls, 1);
-  EXPECT_EQ(all->calls, 0);
+  expectations.Expect("a@h", {"w"}, 1);
+  const auto wait = [&](const char* client, Scope scope) {
+    auto waited = NewWait();
+    expectations.Wait({client, scope}, "w", waited->waiter);
+    return waited;
+  };
+  const auto own = wait("a@h", Scope::kClose), neighbour = wait("b@h", Scope::kClose), all = wait("", Scope::kAll);
+  EXPECT_EQ(own->calls, 0);
+  EXPECT_EQ(neighbour->calls, 1) << "the step may wait for this one";
+  EXPECT_EQ(all->calls, 1);
+  expectations.Expect("b@h", {"w"}, 2);
+  const auto before = wait("b@h", Scope::kClose);
   expectations.Commit(1);
-  expectations.IgnoreUnfinished("w", all->waiter);
-  EXPECT_EQ(all->calls, 0);
-  const auto late = NewWait();
-  EXPECT_FALSE(expectations.Wait({"", Scope::kAll}, "w", late->waiter));  // the step has returned
-  EXPECT_EQ(late->calls, 0);
+  const auto close = wait("b@h", Scope::kClose), late = wait("", Scope::kAll), elsewhere = wait("c@g", Scope::kClose);
+  for (const auto& one : {own, before, close, late}) EXPECT_EQ(one->calls, 0);
+  EXPECT_EQ(elsewhere->calls, 1);
+  expectations.Complete("w", 2);
+  EXPECT_EQ(before->calls, 1) << "the other step had not returned when it began";
+  EXPECT_EQ(close->calls, 0);
   expectations.Complete("w", 1);
-  for (const auto& one : {own, all, late}) EXPECT_EQ(one->calls, 1);
-  EXPECT_TRUE(expectations.Idle(3));
-  EXPECT_EQ(expectations.counters().waits, 8);
+  for (const auto& one : {own, close, late}) EXPECT_EQ(one->calls, 1);
   ExpectEmpty(expectations);
 }
 
@@ -148,8 +148,7 @@ TEST(Expectations, RandomSchedules) {
     std::shared_ptr<Waited> waited;
     std::string key;
     int reader = 0;
-    std::set<int64_t> tokens;  // with a ticket of the key from before
-    bool unfinished = true;
+    std::set<int64_t> tokens;  // with a ticket of the key that it has to see
     bool cancelled = false;
     bool over = false;
   };
@@ -161,17 +160,17 @@ TEST(Expectations, RandomSchedules) {
     std::set<std::pair<int64_t, std::string>> open;  // token, key
     std::map<int64_t, std::vector<Expectations::Ticket>> tickets;
     std::map<int64_t, int> clients;  // token -> which of the readers
-    std::set<int64_t> returned;
+    std::set<int64_t> committed;
     int64_t next_token = 1;
+    const auto must_see = [&](int reader, int64_t token) {
+      const int client = clients[token];
+      if (client == reader) return true;
+      const bool in_scope = reader == 3 || (reader != 2 && client != 2) || (reader != 1 && client != 1);
+      return in_scope && committed.count(token) > 0;
+    };
     const auto is_held = [&](const Model& model) {
-      for (const int64_t token : model.tokens) {
-        if (open.count({token, model.key}) == 0) continue;
-        const int client = clients[token];
-        if (client == model.reader) return true;
-        const bool in_scope = model.reader == 3 || (model.reader != 2 && client != 2) || (model.reader != 1 && client != 1);
-        if (in_scope && (model.unfinished || returned.count(token) > 0)) return true;
-      }
-      return false;
+      return std::any_of(model.tokens.begin(), model.tokens.end(),
+                         [&](int64_t token) { return open.count({token, model.key}) > 0; });
     };
     for (int step = 0; step < 2000; ++step) {
       const std::string key(1, static_cast<char>('a' + draw(4)));
@@ -203,19 +202,14 @@ TEST(Expectations, RandomSchedules) {
           break;
         case 4:
           expectations.Commit(token);
-          returned.insert(token);
+          if (token > 0) committed.insert(token);
           break;
         case 5:
         case 6:
           if (!waits.empty()) {
             Model& model = waits[draw(static_cast<int>(waits.size()))];
-            if (draw(2) == 0) {
-              model.unfinished = false;
-              expectations.IgnoreUnfinished(model.key, model.waited->waiter);
-            } else {
-              model.cancelled = model.cancelled || !model.over;
-              expectations.CancelWait(model.key, model.waited->waiter);
-            }
+            model.cancelled = model.cancelled || !model.over;
+            expectations.CancelWait(model.key, model.waited->waiter);
           }
           break;
         default: {
@@ -223,7 +217,7 @@ TEST(Expectations, RandomSchedules) {
           model.key = key;
           model.reader = draw(4);
           for (const auto& one : open) {
-            if (one.second == key) model.tokens.insert(one.first);
+            if (one.second == key && must_see(model.reader, one.first)) model.tokens.insert(one.first);
           }
           model.waited = NewWait();
           expectations.Wait(readers[model.reader], key, model.waited->waiter);
@@ -265,7 +259,7 @@ TEST(Expectations, ManyThreadsLeaveNothing) {
           auto waiter = std::make_shared<Expectations::WaitWaiter>([&](const Outcome&) { ++waited; });
           ++waits;
           const Expectations::Reader reader{token % 2 == 0 ? name : "", Expectations::Scope::kAll};
-          if (expectations.Wait(reader, key, waiter)) expectations.IgnoreUnfinished(key, waiter);
+          expectations.Wait(reader, key, waiter);
           if (token % 7 == 0) expectations.CancelWait(key, waiter);
         }
         updates.join();

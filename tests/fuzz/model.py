@@ -1,6 +1,7 @@
 """The promise, for training whose variables count their updates: what a read may and must have seen.
 
-A read that begins after a step has returned sees that step, whole; nobody sees a step that has not begun.
+A read that begins after a step has returned sees that step, whole; nobody sees a step that has not begun. Of a step that
+trains, beside others that train, only its own worker's steps are asked for (docs/barrier.md).
 """
 
 import math
@@ -27,16 +28,17 @@ def violations(logs, replicas=1):
       replicas: so many steps make an update. With more than one nobody knows which have; the counter of steps does.
     """
     entries = [(worker, entry) for worker, log in enumerate(logs) for entry in log]
-    steps = [entry for _, entry in entries if entry["kind"] == "step"]
+    steps = [(worker, entry) for worker, entry in entries if entry["kind"] == "step"]
     counters = [entry for _, entry in entries if entry["kind"] == "counter"]
     found = []
     for worker, entry in entries:
         if replicas == 1:
-            told = sum(step["end_s"] < entry["begin_s"] for step in steps)
-            begun = sum(step["begin_s"] < entry["end_s"] for step in steps if step is not entry)
+            must = [step for of, step in steps if entry["kind"] != "step" or of == worker]
+            told = sum(step["end_s"] < entry["begin_s"] for step in must)
+            begun = sum(step["begin_s"] < entry["end_s"] for _, step in steps if step is not entry)
         else:
             told = max((one["seen"]["global_step"][0] for one in counters if one["end_s"] < entry["begin_s"]), default=0)
-            begun = sum(step["begin_s"] < entry["end_s"] for step in steps) // replicas
+            begun = sum(step["begin_s"] < entry["end_s"] for _, step in steps) // replicas
         for name, (least, most) in entry["seen"].items():
             what = f"worker{worker}'s {entry['kind']} of {entry['begin_s']:.3f} to {entry['end_s']:.3f} s: {name}"
             if least is None or least != most:

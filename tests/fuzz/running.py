@@ -93,7 +93,7 @@ class Bench:
                 ways = {"session": self._compared, "strategy": self._coordinated}
                 return ways.get(program["kind"], self._counted)(program, prefix, directory)
             except (TimeoutError, TaskDied, TaskError, AssertionError) as error:
-                stacks = "" if isinstance(error, TaskError) else self._stacks()
+                stacks = self._ended() if isinstance(error, TaskError) else self._stacks()
                 self.drop()
                 return Finding(program, [f"{type(error).__name__}: {error}"], stacks)
 
@@ -187,6 +187,17 @@ class Bench:
         except AssertionError as error:
             raise AssertionError(f"{error}; last seen: {seen}") from None
         cluster.call(names[-1], "configure.change")
+
+    def _ended(self):
+        """The last lines of tasks whose processes have ended: an error that names a peer may come from that."""
+        clusters = [("stock " if stock else "", cluster) for stock, cluster in self._clusters.items()]
+        texts = [
+            f"--- {which}{name} has ended\n" + "\n".join(cluster.log(name).splitlines()[-40:])
+            for which, cluster in clusters
+            for name in cluster.names
+            if not cluster.alive(name)
+        ]
+        return "\n".join(texts)
 
     def _stacks(self):
         texts = []

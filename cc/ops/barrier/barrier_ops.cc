@@ -126,7 +126,9 @@ REGISTER_OP("TfschedAck")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenIn)
     .Doc(R"doc(
-Every parameter server has its expectations.
+Every parameter server has its expectations, and those of a session's step are committed: TfschedJoin may go on.
+
+expected: from each server the token, when that is so.
 )doc");
 
 REGISTER_OP("TfschedJoin")
@@ -144,11 +146,16 @@ REGISTER_OP("TfschedReturned")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenInAndOut)
     .Doc(R"doc(
-Puts out the token when the step has passed TfschedJoin.
+Puts out the token when the step has come to TfschedJoin: it has all its gradients.
 )doc");
 
-REGISTER_OP("TfschedCommit").Input("token: int64").SetIsStateful().SetShapeFn(tfsched::TokenIn).Doc(R"doc(
-From now on everybody's TfschedWait on this task waits for the token's updates: its step has returned.
+REGISTER_OP("TfschedCommit")
+    .Input("token: int64")
+    .Output("committed: int64")
+    .SetIsStateful()
+    .SetShapeFn(tfsched::TokenInAndOut)
+    .Doc(R"doc(
+From now on everybody's TfschedWait on this task waits for the token's updates: its step is about to return.
 )doc");
 
 REGISTER_OP("TfschedWait")
@@ -161,8 +168,8 @@ REGISTER_OP("TfschedWait")
     .Doc(R"doc(
 Waits until no update of the variables is outstanding that was expected when it began. Fails only if its step is cancelled.
 
-client: whose updates; also those of other clients with the same home whose steps have returned. "": of all clients, if their
-  steps have returned.
+client: whose updates; also those of other clients with its name or its home, if they are committed. "": of all clients, if
+  they are committed.
 )doc");
 
 REGISTER_OP("TfschedDrain")

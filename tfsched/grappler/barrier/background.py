@@ -96,7 +96,7 @@ class Body:
 
         Args:
           ahead: the next step's reads that are answered from here.
-          committed: tell the parameter servers when the step has returned, for readers who are other clients.
+          committed: tell the parameter servers before the step returns, for readers who are other clients.
         """
         argument = self.graph.node.add(name=TOKEN, op="Placeholder", device=cpu_of(self.home))
         argument.attr["dtype"].type = types_pb2.DT_INT64
@@ -111,13 +111,14 @@ class Body:
             arguments = [self._view.nodes[self.handles[one]].name for one in mine if self._is_argument(one)]
             if arguments:
                 self.lists[task] = arguments
-        count = len(expects)
-        self.controls.append(self._node("ack", "TfschedAck", self.home, [TOKEN, *expects.values()], N=count))
-        if committed:
+        known = list(expects.values())
+        if committed:  # before the step returns: who begins to read then has to see it
             returned = self._node("returned", "TfschedReturned", self.home, [TOKEN])
-            for task, expected in expects.items():
-                commit = self._node(f"commit{task_suffix(task)}", "TfschedCommit", task, [returned, "^" + expected])
-                self.controls.append(commit)
+            known = [
+                self._node(f"commit{task_suffix(task)}", "TfschedCommit", task, [returned, "^" + expected])
+                for task, expected in expects.items()
+            ]
+        self.controls.append(self._node("ack", "TfschedAck", self.home, [TOKEN, *known], N=len(known)))
         for edge in self._cut.boundary:
             self._add_take(edge)
         for number in [*self._cut.moved, *self._cut.updates]:
