@@ -7,6 +7,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 
 from .cluster import STOCK
 
@@ -55,6 +56,7 @@ class Nursery:
     def __init__(self, environment, stock=False):
         self._environment = {**environment, **IMPORTED}
         self._arguments = ["stock"] if stock else []
+        self._asking = threading.Lock()  # an answer is for who asked last
 
     def __enter__(self):
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -96,10 +98,11 @@ class Nursery:
         request = json.dumps({"spec": spec, "environment": environment, "namespace": namespace}).encode()
         late = {key for key, value in IMPORTED.items() if environment.get(key, value) != value}
         assert not late, f"{late} would come too late for a task that is forked"
-        socket.send_fds(self._socket, [request], theirs)
-        for descriptor in (task_reads, task_writes, nursery_writes):
-            os.close(descriptor)
-        answer = self._answer(_FORK_S)
+        with self._asking:
+            socket.send_fds(self._socket, [request], theirs)
+            for descriptor in (task_reads, task_writes, nursery_writes):
+                os.close(descriptor)
+            answer = self._answer(_FORK_S)
         assert answer["threads"] == 1, f"the nursery has {answer['threads']} threads, so that it cannot fork"
         return Forked(answer["pid"], to_task, from_task, status)
 
@@ -114,7 +117,7 @@ class Nurseries:
     """One nursery for stock tasks and one for the others, each started when its first task is; a context manager."""
 
     def __init__(self, environment):
-        self._environment, self._started = environment, {}
+        self._environment, self._started, self._starting = environment, {}, threading.Lock()
 
     def __enter__(self):
         return self
@@ -126,8 +129,9 @@ class Nurseries:
     def fork(self, spec, environment, log, namespace=None):
         """As :meth:`Nursery.fork`."""
         stock = spec["protocol"] == STOCK and not spec["load"]
-        if stock not in self._started:
-            self._started[stock] = Nursery(self._environment, stock).__enter__()
+        with self._starting:
+            if stock not in self._started:
+                self._started[stock] = Nursery(self._environment, stock).__enter__()
         return self._started[stock].fork(spec, environment, log, namespace)
 
 

@@ -1,5 +1,6 @@
 """Forked tasks are as good as started ones: they share no random number, die alone, and end with their nursery."""
 
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -63,6 +64,20 @@ def test_ends_are_told(nursery):
         with pytest.raises(subprocess.TimeoutExpired):
             cluster._processes["ps0"].popen.wait(0.1)
         assert cluster.alive("ps0")
+
+
+def test_two_threads_may_fork_at_once(nursery):
+    """Each gets its own task's number and end, not the other's."""
+
+    def fork(_):
+        with Cluster(ps=1, workers=0, nursery=nursery) as cluster:
+            for _ in range(4):
+                assert cluster.call("ps0", "breaking.pid") == cluster.pid("ps0")
+                cluster.kill("ps0")
+                cluster.restart("ps0")
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(fork, range(4)))
 
 
 def test_no_task_outlives_its_nursery():
