@@ -57,7 +57,8 @@ class Calls {
   void Join(Token token, std::shared_ptr<Joiner> joiner);
   void CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner);
 
-  // Calls `waiter` when the step comes to its Join, also if that has to wait for the Ack; with a derived error if it never will.
+  // Calls `waiter` when the step comes to its Join, also if that has to wait for the Ack; with a derived error if it never
+  // will.
   void AwaitReturn(Token token, std::shared_ptr<Joiner> waiter);
   void CancelAwaitReturn(Token token, const std::shared_ptr<Joiner>& waiter);
 
@@ -93,7 +94,7 @@ class Calls {
     CallState state = CallState::kLaunched;
     Outcome outcome;  // once it is done
     std::vector<std::shared_ptr<Joiner>> joiners;
-    bool returning = false;             // the step has come to its Join
+    bool returning = false;            // the step has come to its Join
     std::shared_ptr<Joiner> returned;  // waits for that
   };
   struct Queued {

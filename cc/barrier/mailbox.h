@@ -1,4 +1,5 @@
-// Where a step leaves what its background call takes: gradients and other values that f does not compute itself.
+// Where a step leaves what its background call takes: gradients and other values that the background function does not
+// compute itself.
 #ifndef TFSCHED_CC_BARRIER_MAILBOX_H_
 #define TFSCHED_CC_BARRIER_MAILBOX_H_
 
@@ -18,10 +19,10 @@
 
 namespace tfsched {
 
-// One box per token, that is per execution of f, and task: one process may run several tasks of a cluster, whose parts of a
-// step end each for itself. The step opens, fills and closes it; f takes from it, and may come before the step does. Thread
-// safe; waiters are called without locks held. A box goes away when the step is over and all its slots were taken, and at
-// the latest when f is over.
+// One box per token, that is per execution of the background function, and task: one process may run several tasks of a
+// cluster, whose parts of a step end each for itself. The step opens, fills and closes it; the background function takes
+// from it, and may come before the step does. Thread safe; waiters are called without locks held. A box goes away when the
+// step is over and all its slots were taken, and at the latest when the background function is over.
 class Mailbox {
  public:
   using Token = int64_t;
@@ -38,10 +39,10 @@ class Mailbox {
   };
 
   // The step will put `slots` values (more, if it has opened the box before). Throws away the client's older boxes that are
-  // closed: their f is over.
+  // closed: their background function is over.
   void Open(const Address& address, const std::string& client, int64_t slots);
 
-  // kOver: f has ended, the value is dropped. kTwice: the key was put before.
+  // kOver: the background function has ended, the value is dropped. kTwice: the key was put before.
   Put PutValue(const Address& address, const std::string& key, Value value);
 
   // Calls `taker` with the value, now or when it is put; with a derived error if it will never be.
@@ -53,7 +54,8 @@ class Mailbox {
   // The step is over: what it has not put will never come.
   void Close(const Address& address);
 
-  // f is over, or must end: takers are aborted, its boxes go, and so will everything that still comes for the token.
+  // The background function is over, or must end: takers are aborted, its boxes go, and so will everything that still comes
+  // for the token.
   void EndCall(Token token);
 
   Counters counters() const;

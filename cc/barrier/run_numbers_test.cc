@@ -1,4 +1,4 @@
-// Tests of the f's numbers: a coordinator that counts along knows them.
+// Tests of the background function's numbers: a coordinator that counts along knows them.
 #include "cc/barrier/run_numbers.h"
 
 #include <cstdint>

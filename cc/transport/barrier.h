@@ -37,11 +37,11 @@ void SweepSentAhead();
 // For a taker whose value was lost: the step's TfschedBackgroundCall is about to say why, so it is given time to do that.
 void GiveUpLater(std::shared_ptr<ReceivedAhead::Taker> taker);
 
-// The step in which f runs bears its token, so that TensorFlow's own end of a step tells every task that f is over there.
-// Sessions' steps are positive.
+// The step in which the background function runs bears its token, so that TensorFlow's own end of a step tells every task
+// that it is over there. Sessions' steps are positive.
 inline int64_t StepOfToken(int64_t token) { return -token; }
 
-// A step of any kind has ended in this process: if it was an f, nothing of it may be left.
+// A step of any kind has ended in this process: if it was a background function, nothing of it may be left.
 void EndBackgroundStep(int64_t step_id);
 
 // A Wait has taken this long.

@@ -1,4 +1,5 @@
-// Lists of variables' handles under numbers, so that f, a function of numbers, can be told which variables it updates.
+// Lists of variables' handles under numbers, so that the background function, a function of numbers, can be told which
+// variables it updates.
 #ifndef TFSCHED_CC_TRANSPORT_HANDLE_TABLE_H_
 #define TFSCHED_CC_TRANSPORT_HANDLE_TABLE_H_
 
@@ -19,8 +20,8 @@ namespace tfsched {
 // What all graphs and tasks of a cluster call a variable by, in the process that has it.
 std::string KeyOf(const tensorflow::ResourceHandle& handle);
 
-// A step on a parameter server leaves its variables' handles here, and its f takes them. Equal lists share a number, so the
-// table is as large as there are kinds of training steps. Thread safe.
+// A step on a parameter server leaves its variables' handles here, and its background function takes them. Equal lists share
+// a number, so the table is as large as there are kinds of training steps. Thread safe.
 class HandleTable {
  public:
   HandleTable();
@@ -31,8 +32,8 @@ class HandleTable {
   // False if the number is not known.
   bool Find(int64_t id, std::vector<tensorflow::Tensor>* handles) const;
 
-  // Some handles own their variables. Lists of those are forgotten when no step has named them for this long, which an f
-  // never lags behind its step: variables that the user has dropped must not live for ever.
+  // Some handles own their variables. Lists of those are forgotten when no step has named them for this long, which a
+  // background function never lags behind its step: variables that the user has dropped must not live for ever.
   static constexpr int64_t kKeptUs = 600'000'000;
 
  private:

@@ -121,3 +121,10 @@ def test_chunks_that_cost_nothing_always_pay_and_dear_ones_never():
     assert free[65_536] < free[1 << 20] < free[0]
     dear = benchmark.steps_us("mlp24", 10, 1e5, [65_536, 1 << 20])
     assert benchmark.break_even(dear) is None
+
+
+def test_server_memory_compares_what_a_server_holds():
+    printed = run("server_memory", "--workers", "1", "--layers", "4", "--steps", "4", "--rounds", "1")
+    row = printed.splitlines()[-1]
+    assert row.startswith("| 1 | ") and row.count(" MB") == 4
+    assert all(float(text.removesuffix(" MB")) > 4 for cell in row.split("|")[2:4] for text in cell.strip().split(", "))

@@ -34,8 +34,8 @@ absl::Status TakeShape(InferenceContext* context) {
 }  // namespace
 }  // namespace tfsched
 
-// Ops that pass on an error of f are "distributed communication": of others TensorFlow turns Unavailable, which makes a
-// MonitoredSession recover, into Internal, which does not.
+// Ops that pass on an error of the background function are "distributed communication": of others TensorFlow turns
+// Unavailable, which makes a MonitoredSession recover, into Internal, which does not.
 
 REGISTER_OP("TfschedBackgroundCall")
     .Input("ids: N * int64")
@@ -50,7 +50,7 @@ REGISTER_OP("TfschedBackgroundCall")
 Launches `f(token, orders...)` over the cluster and returns at once; f goes on after the step's end.
 
 Waits until the client's previous call is done, and fails with its error if it failed. If the step fails before it passes
-TfschedJoin, f is cancelled.
+TfschedJoin, the background function is cancelled.
 
 ids: from TfschedHandles, of the parameter servers.
 client: who trains. One call of a client is outstanding at a time.
@@ -106,8 +106,8 @@ REGISTER_OP("TfschedExpect")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenInAndOut)
     .Doc(R"doc(
-From now on these variables have an update outstanding, until its TfschedNotify or the end of f on this device, in whatever
-way.
+From now on these variables have an update outstanding, until its TfschedNotify or the end of the background
+function on this device, in whatever way.
 )doc");
 
 REGISTER_OP("TfschedNotify")
@@ -137,7 +137,7 @@ REGISTER_OP("TfschedJoin")
     .SetIsDistributedCommunication()
     .SetShapeFn(tfsched::TokenIn)
     .Doc(R"doc(
-Waits for the TfschedAck, or fails with the error of f. From here on f outlives the step.
+Waits for the TfschedAck, or fails with the error of the background function. From here on that outlives the step.
 )doc");
 
 REGISTER_OP("TfschedReturned")

@@ -44,7 +44,8 @@ class ExpectKernel : public OpKernel {
     std::vector<std::string> keys(context->num_inputs() - 1);
     for (size_t i = 0; i < keys.size(); ++i) OP_REQUIRES_OK(context, VariableOf(context, static_cast<int>(i) + 1, &keys[i]));
     const auto tickets = ProcessExpectations().Expect(client_, keys, token);
-    // f's part on this device has a manager of its own, which is cancelled or destroyed when the part ends, however it ends.
+    // The background function's part on this device has a manager of its own, which is cancelled or destroyed when the part
+    // ends, however it ends.
     const auto end = [tickets] { ProcessExpectations().End(tickets); };
     const CancelHook hook(context);
     if (context->cancellation_manager() == nullptr || !hook.Register(end)) {

@@ -28,8 +28,8 @@ using tensorflow::DeviceNameUtils;
 
 constexpr int kBackgroundThreads = 4;
 
-// The threads on which f runs at home. Not the step's: where that computes on all of its threads, f would not get to send
-// what the step has put until the step is over.
+// The threads on which the background function runs at home. Not the step's: where that computes on all of its threads, the
+// background function would not get to send what the step has put until the step is over.
 tensorflow::thread::ThreadPool* BackgroundPool(tensorflow::Env* env) {
   static auto* pool = new tensorflow::thread::ThreadPool(env, "tfsched_background", kBackgroundThreads);
   return pool;

@@ -1,4 +1,4 @@
-// The ops that tell f, a function of numbers, which variables it updates (docs/barrier.md).
+// The ops that tell the background function, a function of numbers, which variables it updates (docs/barrier.md).
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -9,7 +9,8 @@ REGISTER_OP("TfschedNumberRuns")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
-The client's next f's on this task are runs again of those with the numbers given, and then the first ones of a new epoch.
+The client's next background functions on this task are runs again of those with the numbers given, and then the first ones
+of a new epoch.
 
 numbers: int64[1 + 2 n]: the new epoch, random; the epochs and indices of n f's to run again.
 client: who trains here.

@@ -1,4 +1,4 @@
-// The ops that make an update chunk by chunk (docs/barrier.md). tfsched's pass writes them into f.
+// The ops that make an update chunk by chunk (docs/barrier.md). tfsched's pass writes them into the background function.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

@@ -1,4 +1,5 @@
-// The ops that keep the failure of one background update to itself (docs/barrier.md). tfsched's pass writes them into f.
+// The ops that keep the failure of one background update to itself (docs/barrier.md). tfsched's pass writes them into the
+// background function.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 

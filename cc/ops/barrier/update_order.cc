@@ -1,4 +1,4 @@
-// f's orders; see update_order.h.
+// The background function's orders; see update_order.h.
 #include "cc/ops/barrier/update_order.h"
 
 #include "tensorflow/core/platform/errors.h"

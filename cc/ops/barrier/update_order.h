@@ -1,4 +1,4 @@
-// What f's part on a parameter server is given: its token, its variables, and its number.
+// What the background function's part on a parameter server is given: its token, its variables, and its number.
 #ifndef TFSCHED_CC_OPS_BARRIER_UPDATE_ORDER_H_
 #define TFSCHED_CC_OPS_BARRIER_UPDATE_ORDER_H_
 
