@@ -62,7 +62,9 @@ def main() -> None:
                 for name, options in SETTINGS.items():
                     steps = arguments.steps * workers
                     seen[name].append(held_by_server(nursery, options, workers, arguments.layers, steps))
-            medians = {name: [statistics.median(values) / MB for values in zip(*seen[name], strict=True)] for name in SETTINGS}
+            medians = {
+                name: [statistics.median(values) / MB for values in zip(*pairs, strict=True)] for name, pairs in seen.items()
+            }
             cells = [f"{most:.1f} MB, {end:.1f} MB" for most, end in medians.values()]
             ratio = medians["across the barrier"][0] / medians["stock"][0]
             print(f"| {workers} | {' | '.join(cells)} | {ratio:.2f} |", flush=True)
