@@ -7,21 +7,24 @@ namespace tfsched {
 
 namespace {
 
-// The two parts of "name@home"; the home is the whole where there is no "@".
-std::string NameOf(const std::string& client) {
-  const size_t at = client.rfind('@');
-  return at == std::string::npos ? "" : client.substr(0, at);
+// What "program+name@home" says of its process, "" if nothing.
+std::string ProgramOf(const std::string& client) {
+  const size_t plus = client.find('+');
+  return plus == std::string::npos ? "" : client.substr(0, plus);
 }
+
+// The home is the whole where there is no "@".
 std::string HomeOf(const std::string& client) {
   const size_t at = client.rfind('@');
   return at == std::string::npos ? client : client.substr(at + 1);
 }
 
-// Whether a step of `reader` has to see the finished steps of `trainer`, wherever else one may train meanwhile.
+// Whether a step of `reader` has to see the finished steps of `trainer`, wherever else one may train meanwhile: a program
+// knows which of its own steps have returned.
 bool AreClose(const std::string& trainer, const std::string& reader) {
   if (HomeOf(trainer) == HomeOf(reader)) return true;
-  const std::string name = NameOf(trainer);
-  return !name.empty() && name == NameOf(reader);
+  const std::string program = ProgramOf(trainer);
+  return !program.empty() && program == ProgramOf(reader);
 }
 
 }  // namespace

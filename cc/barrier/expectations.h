@@ -35,11 +35,11 @@ class Expectations {
 
   // Whose steps a reader sees.
   enum class Scope {
-    kClose,  // its own, and those of clients with its name or with its home: sessions of one config, or of one master
+    kClose,  // its own, and those of clients of its program or with its home: sessions of one process, or of one master
     kAll,    // everybody's
   };
   struct Reader {
-    std::string client;  // "name@home", or "" for a reader that trains nothing
+    std::string client;  // "program+name@home", or "" for a reader that does not train across the barrier
     Scope scope = Scope::kClose;
   };
 

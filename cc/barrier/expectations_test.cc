@@ -140,9 +140,9 @@ TEST(Expectations, OthersStepsAreWaitedForWhenTheyAreCommitted) {
 // Random schedules of several clients against an account of their own: a wait is over exactly when no ticket from before
 // it is left that the reader has to see.
 TEST(Expectations, RandomSchedules) {
-  const std::vector<Expectations::Reader> readers = {{"a@h", Expectations::Scope::kClose},
-                                                     {"b@h", Expectations::Scope::kClose},
-                                                     {"a@g", Expectations::Scope::kClose},
+  const std::vector<Expectations::Reader> readers = {{"p+a@h", Expectations::Scope::kClose},
+                                                     {"q+b@h", Expectations::Scope::kClose},
+                                                     {"p+c@g", Expectations::Scope::kClose},
                                                      {"", Expectations::Scope::kAll}};
   struct Model {
     std::shared_ptr<Waited> waited;

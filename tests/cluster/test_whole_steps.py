@@ -63,9 +63,13 @@ def test_a_session_of_another_master_sees_it(slow, first):
     assert counted(slow, first=first, second="config", target=slow.target("worker1")) == down()
 
 
-def test_two_sessions_that_train_in_turns_see_each_others_steps(slow):
-    arguments = {"options": CROSSING, "steps": STEPS, "side": SIDE}
-    assert slow.call("worker0", "whole_steps.trained_in_turns", limit_s=120, **arguments) == -2.0 * STEPS
+@pytest.mark.parametrize("others", [CROSSING, {"barrier": True}], ids=["both cross", "one crosses"])
+@pytest.mark.parametrize("master", [None, "worker1", "ps0"])
+def test_two_sessions_that_train_in_turns_see_each_others_steps(slow, master, others):
+    """Whatever their configs and masters: one program knows in which order its steps returned."""
+    arguments = {"others": others, "target": master and slow.target(master), "steps": STEPS, "side": SIDE}
+    read, end = slow.call("worker0", "whole_steps.trained_in_turns", limit_s=120, options=CROSSING, **arguments)
+    assert read == [0.0, *down(2 * STEPS - 1)] and end == -2.0 * STEPS
 
 
 @pytest.mark.parametrize("hook", [False, True])

@@ -396,11 +396,14 @@ def test_a_session_with_the_barrier_waits_for_the_updates_of_others_and_drains_n
     assert sum(node.op == "TfschedWait" for node in result.node) == 2
 
 
-def test_a_trainer_does_not_wait_for_those_who_train_elsewhere():
+@pytest.mark.parametrize("barrier", [True, False])
+def test_only_who_crosses_the_barrier_does_not_wait_for_those_who_train_elsewhere(barrier):
     step = Step()
-    result, report, _ = step.cut(step.apply(), options=Options(ordering="none"))
-    assert report.waits
-    assert {node.attr["client"].s.decode() for node in result.node if node.op == "TfschedWait"} == {f"@{HOME}"}
+    options = Options(ordering="none", barrier=barrier)
+    result, report, _ = step.cut(step.apply(), options=options, client="program+me")
+    assert report.waits == barrier
+    waits = {node.attr["client"].s.decode() for node in result.node if node.op == "TfschedWait"}
+    assert waits == {"" if barrier else f"program+me@{HOME}"}
 
 
 def test_where_there_is_one_task_nothing_waits():
@@ -421,7 +424,8 @@ def test_options_travel_through_the_config():
     assert isinstance(one, rewriter_config_pb2.RewriterConfig.CustomGraphOptimizer)
     assert one.parameter_map["barrier"].b is False and one.parameter_map["client"].s
     other = tfsched.session_config(CROSS).graph_options.rewrite_options.custom_optimizers[0]
-    assert other.parameter_map["client"].s != one.parameter_map["client"].s
+    names = [each.parameter_map["client"].s.decode().split("+") for each in (one, other)]
+    assert names[0][0] == names[1][0] and names[0][1] != names[1][1]
     with pytest.raises(tfsched.TfschedError, match="isolate_session_state"):
         tfsched.session_config(CROSS, tf1.ConfigProto(isolate_session_state=True))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import os
 import uuid
 from typing import Any
 
@@ -50,13 +52,19 @@ def session_config(options: Options | None = None, base: Any = None) -> Any:
                 "variables of its own; clear it, or use Options(barrier=True)."
             )
         drain_at_close()
-    # Sessions made from one config are one trainer: they wait for each other's updates, and for nobody else's.
-    add_optimizer(config, with_plan_inside(options), uuid.uuid4().hex)
+    # Sessions made from one config are one trainer. Those of one program see each other's steps.
+    add_optimizer(config, with_plan_inside(options), f"{_program(os.getpid())}+{uuid.uuid4().hex}")
     if is_switched_off(config):
         raise TfschedError(
             "The base config has rewrite_options.disable_meta_optimizer set, which turns tfsched's pass off too; clear it."
         )
     return config
+
+
+@functools.lru_cache(maxsize=1)
+def _program(pid: int) -> str:
+    """Names this process; a fork is another one."""
+    return uuid.uuid4().hex
 
 
 def with_plan_inside(options: Options) -> Options:

@@ -168,8 +168,8 @@ REGISTER_OP("TfschedWait")
     .Doc(R"doc(
 Waits until no update of the variables is outstanding that was expected when it began. Fails only if its step is cancelled.
 
-client: whose updates; also those of other clients with its name or its home, if they are committed. "": of all clients, if
-  they are committed.
+client: whose updates; also those of other clients of its program or with its home, if they are committed. "": of all
+  clients, if they are committed.
 )doc");
 
 REGISTER_OP("TfschedDrain")

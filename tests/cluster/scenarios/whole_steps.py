@@ -28,6 +28,8 @@ class Program:
             ]
             with v1.device(common.here(task)):
                 loss = tf.add_n([tf.reduce_sum(_with_gradient_one(one.read_value())) for one in self.variables])
+            # What a step has read, all of it: no update of its own can come before.
+            self.read = loss / (_LAYERS * side * side)
             self.train = v1.train.GradientDescentOptimizer(1.0).minimize(loss)
             self.values = [one.read_value() for one in self.variables]
             self.add = tf.group(*(one.assign_add(tf.fill([side, side], 1000.0), read_value=False) for one in self.variables))
@@ -107,15 +109,13 @@ def reads_after_each_step(task, options, steps, side, first, second=None, target
     return found
 
 
-def trained_in_turns(task, options, steps, side):
-    """Two sessions of two configs train the same variables in turns; what each read after all sees."""
+def trained_in_turns(task, options, steps, side, target=None, others=None):
+    """Two sessions of two configs train the same variables in turns; what each step has read, and the end."""
     program = Program(task, side)
-    with program.session(options) as one, program.session(options) as other:
+    with program.session(options) as one, program.session(others or options, target) as other:
         one.run(program.init)
-        for _ in range(steps):
-            one.run(program.train)
-            other.run(program.train)
-        return seen(one.run(program.values))
+        read = [float(session.run([program.read, program.train])[0]) for _ in range(steps) for session in (one, other)]
+        return read, seen(one.run(program.values))
 
 
 def monitored(task, options, directory, steps, save_steps, side=700, count=8, hook=False):

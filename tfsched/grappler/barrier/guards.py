@@ -59,8 +59,8 @@ def guard_session_step(
     handles = [n for n, node in enumerate(view.nodes) if needed[n] and node.op == HANDLE_OP]
     handles = [n for n in handles if capable is None or view.tasks[n] in capable]
     waits: dict[str, str] = {}
-    # A trainer does not wait for the steps of others who train elsewhere at the same time.
-    reader = client_of_session(client or "", home) if handles and trains(view, needed) else ""
+    # Who trains across the barrier does not wait for the steps of others who train elsewhere at the same time.
+    reader = client_of_session(client, home) if client is not None and handles and trains(view, needed) else ""
     for task in sorted({view.tasks[number] for number in handles}):
         mine = [_copy_of_handle(view, number) for number in handles if view.tasks[number] == task]
         mine = sorted(set(mine))

@@ -18,10 +18,10 @@ def is_function(graph: Any) -> bool:
 
 
 def client_of_session(client: str, home: str) -> str:
-    """The client of a session's steps; sessions with one name see each other's steps, whatever their masters.
+    """The client of a session's steps; sessions of one program see each other's steps, whatever their masters.
 
     Args:
-      client: the name that all sessions of one config share, "" for none.
+      client: "program+name"; all sessions of one config share it.
       home: the task that starts the background functions, "/job:worker/replica:0/task:3".
     """
     return f"{client}@{home}"
