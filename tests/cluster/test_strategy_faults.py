@@ -156,6 +156,15 @@ def test_functions_beside_the_closures_are_said_once(nursery):
         assert cluster.log("chief0").count("may be applied twice") == 1
 
 
+@pytest.mark.parametrize("options", [{}, CROSSING], ids=["ordered", "crossing"])
+def test_what_is_queued_behind_an_error_does_not_run(cluster, options):
+    result = cluster.call("chief0", "counting.behind_an_error", options=options, steps=STEPS, limit_s=120)
+    assert result["error"] == "told"
+    # Until join() hears of the error the workers go on, as on stock TensorFlow: there it is 0 to 3.
+    assert max(map(sum, result["counts"])) <= 20
+    assert result["cancelled"] >= STEPS - 20
+
+
 def test_a_parameter_server_that_dies(cluster):
     pending = cluster.submit("chief0", "counting.count", options=CROSSING, steps=STEPS)
     reached(cluster, 50, pending)

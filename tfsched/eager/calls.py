@@ -90,18 +90,23 @@ def _wrap_once() -> None:
                 setting = current.scopes[-1]
         if _by_function:
             setting = _by_function.get(name, setting)
+        if setting is None and not outstanding.tasks:
+            return stock_call(self, name, tensor_inputs, num_outputs)
+        # TensorFlow keeps it in one place for all threads, and whichever closure returns takes it away: read behind a wait,
+        # during which other threads run, it would be missing, and the call could not be cancelled.
+        manager = cancellation.context()
         crosses = setting is not None and setting.crosses
         noted = None
-        if crosses or outstanding.tasks:
+        if manager is not None and manager.is_cancelled:
+            crosses = False  # the call ends before it begins: nobody has to be asked or told anything
+        elif crosses or outstanding.tasks:
             client = setting.client if setting is not None and crosses else None
             noted = outstanding.before_call(self, tensor_inputs, client, (name, setting))
-        if setting is None:
-            return stock_call(self, name, tensor_inputs, num_outputs)
         # What stock_call does, with another config.
         try:
             attrs = self.function_call_options.as_attrs()
-            attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
-            manager = cancellation.context()
+            if setting is not None:
+                attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
             if manager is None:
                 outputs = execute.execute(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self)
             else:
