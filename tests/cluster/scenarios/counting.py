@@ -164,3 +164,21 @@ def behind_an_error(task, options, steps=500):
     coordinator.join()  # nothing is left: the queue has been emptied
     cancelled = sum(isinstance(value._get_error(), tf.errors.CancelledError) for value in values)
     return {"error": error, "cancelled": cancelled, "counts": counters.counts()}
+
+
+def elsewhere(task, options, other, steps=8):
+    """Joins the cluster ``other`` as soon as the steps have returned: what is left of them then, and the counts there."""
+    coordinator, _, step = _prepare(task, options, steps)
+    for value in [coordinator.schedule(step, args=(tf.constant(number),)) for number in range(steps)]:
+        value.fetch()
+    unconfirmed = coordinator._cluster.closure_queue.inflight_closure_count
+    task.state.clear()
+    task.spec = {**task.spec, "cluster": other}
+    _, counters, step = there = _prepare(task, options, steps)
+    left = coordinator._cluster.closure_queue.inflight_closure_count
+    for number in range(steps):
+        there[0].schedule(step, args=(tf.constant(number),))
+    there[0].join()
+    confirmers = [worker.__dict__.get("_tfsched_confirmer") for worker in coordinator._cluster.workers]
+    given_back = sum(one.given_back for one in confirmers if one is not None)
+    return {"unconfirmed": unconfirmed, "left": left, "given back": given_back, "counts": counters.counts()}
