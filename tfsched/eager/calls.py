@@ -19,9 +19,8 @@ from typing import Any
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as context_lib
 
-from tfsched.eager import outstanding
+from tfsched.eager import outstanding, python_lock
 from tfsched.eager.config import Setting
-from tfsched.eager.getters import release_the_lock
 from tfsched.eager.thread import blocks, current, looked_at
 from tfsched.grappler.bridge import install
 
@@ -70,7 +69,7 @@ def forget(name: bytes) -> None:
 @functools.lru_cache(maxsize=1)
 def _wrap_once() -> None:
     install()  # a function that runs in this process needs the optimizer that its config names
-    release_the_lock()
+    python_lock.release_the_lock()
     stock_call = context_lib.Context.call_function
 
     @functools.wraps(stock_call)
@@ -104,6 +103,7 @@ def _wrap_once() -> None:
             noted = outstanding.before_call(self, tensor_inputs, client, (name, setting))
         # What stock_call does, with another config.
         try:
+            python_lock.start()
             attrs = self.function_call_options.as_attrs()
             if setting is not None:
                 attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
@@ -117,6 +117,7 @@ def _wrap_once() -> None:
                 outstanding.call_failed(self)
             raise
         finally:
+            python_lock.started()
             if noted is not None:
                 outstanding.after_call(noted)
         return outputs or None
