@@ -279,6 +279,10 @@ class Cluster:
         job = name.rstrip("0123456789")
         return "grpc://" + self._addresses[job][int(name[len(job) :])]
 
+    def addresses(self):
+        """Job -> its tasks' addresses."""
+        return {job: list(addresses) for job, addresses in self._addresses.items() if addresses}
+
     def alive(self, name):
         """Whether the process runs."""
         return self._processes[name].popen.poll() is None

@@ -27,3 +27,12 @@ def test_inputs_and_outputs_everywhere(nursery, options):
     # Python's lock is held by who asks for a tensor's device, and the pass of a task in the same process needs it.
     with Cluster(nursery=nursery, ps=0, workers=0, coordinator=True) as cluster:
         assert cluster.call("chief0", "outputs.everywhere", options=options, limit_s=60) == wanted()
+
+
+@pytest.mark.parametrize("options", [{}, {"barrier": False}], ids=["ordered", "crossing"])
+def test_the_seed_is_set_while_functions_run(nursery, options):
+    # To set it waits for every thread's functions, and holds Python's lock, too.
+    with Cluster(nursery=nursery, ps=0, workers=0, coordinator=True) as cluster:
+        result = cluster.call("chief0", "outputs.seeds", options=options, limit_s=60)
+    assert result["values"] == [[[10 + number, 20], [10 + number, 20 + number]] for number in range(20)]
+    assert result["seeds"] > 1

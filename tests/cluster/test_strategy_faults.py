@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tfsched.bench.ports import free_ports
 from tfsched.bench.testbed import Testbed, netns_available
 
 from .cluster import Cluster, TaskError, cut_network, wait_until
@@ -154,6 +155,36 @@ def test_functions_beside_the_closures_are_said_once(nursery):
         result = cluster.call("chief0", "counting.count_beside", options=CROSSING, steps=20)
         assert set(times_applied(result, 20)) == {1}
         assert cluster.log("chief0").count("may be applied twice") == 1
+
+
+def test_a_coordinator_whose_process_joins_another_cluster(nursery):
+    steps = 8
+    with (
+        Cluster(workers=3, nursery=nursery, coordinator=True) as left,
+        Cluster(nursery=nursery) as joined,
+    ):
+        left.call("chief0", "counting.count", options=CROSSING, steps=steps)  # it knows by now which functions cross
+        before = [left.stats(name)["background_calls"] for name in ("worker0", "worker1", "worker2")]
+        for name in ("worker0", "worker1", "worker2"):
+            left.call(name, "configure.change", rate_bps=1e6)  # a tenth of a second for each gradient
+        other = {**joined.addresses(), "chief": [f"127.0.0.1:{free_ports(1)[0]}"]}
+        result = left.call("chief0", "counting.elsewhere", options=CROSSING, other=other, steps=steps, limit_s=100)
+        assert result["unconfirmed"] > 0 == result["left"]
+        assert result["given back"] == 0
+        assert set(times_applied(result, steps)) == {1}
+        stats = [left.stats(name) for name in ("worker0", "worker1", "worker2")]
+        assert sum(one["background_calls"] for one in stats) - sum(before) == steps
+        assert all(one["background_failed"] == one["background_outstanding"] == 0 for one in stats)
+        assert "beside the coordinator's closures" not in left.log("chief0")
+
+
+@pytest.mark.parametrize("options", [{}, CROSSING], ids=["ordered", "crossing"])
+def test_what_is_queued_behind_an_error_does_not_run(cluster, options):
+    result = cluster.call("chief0", "counting.behind_an_error", options=options, steps=STEPS, limit_s=120)
+    assert result["error"] == "told"
+    # Until join() hears of the error the workers go on, as on stock TensorFlow: there it is 0 to 3.
+    assert max(map(sum, result["counts"])) <= 20
+    assert result["cancelled"] >= STEPS - 20
 
 
 def test_a_parameter_server_that_dies(cluster):

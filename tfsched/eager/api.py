@@ -13,7 +13,7 @@ from tensorflow.python.eager import context as context_lib
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from tfsched._options import Options
-from tfsched.eager import calls, confirming, outstanding
+from tfsched.eager import calls, confirming, joining, outstanding
 from tfsched.eager.config import Setting, say_once
 from tfsched.errors import TfschedError
 from tfsched.server import PROTOCOL
@@ -140,6 +140,7 @@ def _setting(options: Options) -> Setting:
     if setting.crosses:
         outstanding.watch()
         confirming.confirm_closures()
+        joining.watch()
     return setting
 
 

@@ -19,9 +19,8 @@ from typing import Any
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as context_lib
 
-from tfsched.eager import outstanding
+from tfsched.eager import outstanding, python_lock
 from tfsched.eager.config import Setting
-from tfsched.eager.getters import release_the_lock
 from tfsched.eager.thread import blocks, current, looked_at
 from tfsched.grappler.bridge import install
 
@@ -70,7 +69,7 @@ def forget(name: bytes) -> None:
 @functools.lru_cache(maxsize=1)
 def _wrap_once() -> None:
     install()  # a function that runs in this process needs the optimizer that its config names
-    release_the_lock()
+    python_lock.release_the_lock()
     stock_call = context_lib.Context.call_function
 
     @functools.wraps(stock_call)
@@ -90,18 +89,24 @@ def _wrap_once() -> None:
                 setting = current.scopes[-1]
         if _by_function:
             setting = _by_function.get(name, setting)
+        if setting is None and not outstanding.tasks:
+            return stock_call(self, name, tensor_inputs, num_outputs)
+        # TensorFlow keeps it in one place for all threads, and whichever closure returns takes it away: read behind a wait,
+        # during which other threads run, it would be missing, and the call could not be cancelled.
+        manager = cancellation.context()
         crosses = setting is not None and setting.crosses
         noted = None
-        if crosses or outstanding.tasks:
+        if manager is not None and manager.is_cancelled:
+            crosses = False  # the call ends before it begins: nobody has to be asked or told anything
+        elif crosses or outstanding.tasks:
             client = setting.client if setting is not None and crosses else None
             noted = outstanding.before_call(self, tensor_inputs, client, (name, setting))
-        if setting is None:
-            return stock_call(self, name, tensor_inputs, num_outputs)
         # What stock_call does, with another config.
         try:
+            python_lock.start()
             attrs = self.function_call_options.as_attrs()
-            attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
-            manager = cancellation.context()
+            if setting is not None:
+                attrs["config_proto"] = setting.made.get(attrs["config_proto"]) or setting.apply(attrs["config_proto"])
             if manager is None:
                 outputs = execute.execute(name.decode(), num_outputs, tensor_inputs, _flat(attrs), self)
             else:
@@ -112,6 +117,7 @@ def _wrap_once() -> None:
                 outstanding.call_failed(self)
             raise
         finally:
+            python_lock.started()
             if noted is not None:
                 outstanding.after_call(noted)
         return outputs or None

@@ -7,6 +7,8 @@ tfsched's first op is sent there. The answer holds until a call at the task fail
 from __future__ import annotations
 
 import json
+import threading
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -18,6 +20,8 @@ from tfsched.ops import control, library
 _MARK = "capability"  # among a task's counters: what its devices bear, too (cc/transport/capability.h)
 _OP = "TfschedStats"
 _known: dict[str, bool] = {}
+# A thread's own executor. It stays: whoever empties the context's caches may be waiting for it (python_lock.py).
+_alone = threading.local()
 
 
 def knows(task: str) -> bool:
@@ -44,8 +48,10 @@ def forget(task: str) -> None:
 
 def _ask(task: str) -> bool:
     ops = library.load()
-    # An error of an op that is streamed would be told to the ops behind it as well.
-    alone = executor.new_executor(enable_async=False, enable_streaming_enqueue=False)
+    alone: Any = _alone.__dict__.get("executor")
+    if alone is None:
+        # An error of an op that is streamed would be told to the ops behind it as well.
+        alone = _alone.executor = executor.new_executor(enable_async=False, enable_streaming_enqueue=False)
     try:
         with context_lib.executor_scope(alone), tf.device(f"{task}/device:CPU:0"):
             told = json.loads(ops.tfsched_stats().numpy())
@@ -53,5 +59,7 @@ def _ask(task: str) -> bool:
         if _OP not in str(error):
             raise  # of the task, and not of the op
         return False
+    finally:
+        alone.clear_error()  # it would be told to the next that is asked
     # Who has loaded the library but serves as stock TensorFlow does runs nothing in the background.
     return bool(told["servers"] and told.get(_MARK) == control.stats()[_MARK])

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
+import weakref
 from collections.abc import Hashable
 from typing import Any
 
@@ -64,6 +66,7 @@ class Confirmer:
         self.given_back = 0
         self._running = False
         self._thread: threading.Thread | None = None
+        _CONFIRMERS.add(self)
 
     @property
     def unconfirmed(self) -> int:
@@ -101,6 +104,18 @@ class Confirmer:
             else:
                 self._cluster.closure_queue.mark_finished()
 
+    def settle(self, deadline_s: float) -> bool:
+        """Waits until all that has returned is confirmed, but for what the closure that runs will be told of.
+
+        Args:
+          deadline_s: of time.monotonic().
+
+        Returns:
+          False if the time was over before.
+        """
+        with self._condition:
+            return self._condition.wait_for(lambda: not self._to_ask_for(), max(0.0, deadline_s - time.monotonic()))
+
     def lost(self) -> None:
         """The worker is lost: what was not confirmed goes back into the queue."""
         self.numbering.lost()
@@ -116,6 +131,11 @@ class Confirmer:
         """Called with the lock held: from here on these are the caller's to end."""
         self._waiting = [one for one in self._waiting if one not in closures]
         self._doubtful = [one for one in self._doubtful if one not in closures]
+        self._condition.notify_all()
+
+    def _to_ask_for(self) -> list[Any]:
+        """Called with the lock held: what has returned and waits for an answer."""
+        return [one for one in self._waiting if one not in self._doubtful]
 
     def _confirm(self) -> None:
         drainer: tuple[str, outstanding.Drainer] | None = None
@@ -132,7 +152,7 @@ class Confirmer:
     def _wait_for_work(self) -> str | None:
         """Waits until there are closures to ask for; their client, or None when the coordinator has been stopped."""
         with self._condition:
-            while not [one for one in self._waiting if one not in self._doubtful]:
+            while not self._to_ask_for():
                 self._condition.wait(_LOOK_S)
                 if not self._worker._should_worker_thread_run:
                     return None
@@ -160,6 +180,7 @@ class Confirmer:
                 # One has failed and its error was told to the closure that runs: that will say so when it ends.
                 self._doubtful = mine
                 mine = []
+                self._condition.notify_all()
             self._failed = failed
             self._take(mine)
         for _ in mine:
@@ -196,6 +217,17 @@ class Confirmer:
 
 
 _CREATE = threading.Lock()
+_CONFIRMERS: weakref.WeakSet[Confirmer] = weakref.WeakSet()
+
+
+def settle(tasks: set[str], timeout_s: float) -> None:
+    """Waits until what has returned on the tasks is confirmed, for ``timeout_s`` at most."""
+    deadline_s = time.monotonic() + timeout_s
+    with _CREATE:
+        asked = [one for one in _CONFIRMERS if one.task in tasks]
+    late = [one.task for one in asked if not one.settle(deadline_s)]
+    if late:
+        logging.warning("tfsched: closures of %s were not confirmed within %g s.", ", ".join(sorted(late)), timeout_s)
 
 
 def _confirmer(worker: Any) -> Confirmer:

@@ -130,6 +130,12 @@ def numbering_of(task: str) -> Numbering:
         return _BY_TASK.setdefault(task, Numbering(task))
 
 
+def forget(task: str) -> None:
+    """The task is no longer of this process's cluster, or another process: nothing is agreed with it."""
+    with _LOCK:
+        _BY_TASK.pop(task, None)
+
+
 def called_besides(task: str, own_thread: bool) -> None:
     """A function with barrier=False is called on a task, and not by a closure of that task.
 

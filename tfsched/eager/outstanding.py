@@ -131,6 +131,13 @@ def drained(task: str, calls: int) -> None:
             tasks.pop(task, None)
 
 
+def forget(task: str) -> None:
+    """The task is no longer of this process's cluster, or another process."""
+    with _LOCK:
+        tasks.pop(task, None)
+    _drainer.cache_clear()
+
+
 def drain_all(timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Waits for every task; see :func:`drain`."""
     if tasks:

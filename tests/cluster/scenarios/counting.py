@@ -133,3 +133,52 @@ def visible(task, options, steps=20):
             if [float(look) for look in looks] != [1.0] * _VARIABLES:
                 missed.append((number, [float(look) for look in looks]))
     return missed
+
+
+def behind_an_error(task, options, steps=500):
+    """Queues an error and then all steps, and lets the workers begin; how often each was applied by the end of join()."""
+    strategy, coordinator = strategies.join(task)
+    _, counters, step = _prepare(task, options, steps)
+    with strategy.scope():
+        held = tf.Variable(True)
+
+    @tf.function
+    def hold():
+        while held:
+            pass
+
+    @tf.function
+    def fail():
+        tf.debugging.assert_negative(tf.reduce_sum(counters.marks[0]))
+
+    for _ in coordinator._cluster.workers:
+        coordinator.schedule(hold)
+    coordinator.schedule(fail)
+    values = [coordinator.schedule(step, args=(tf.constant(number),)) for number in range(steps)]
+    held.assign(False)
+    error = "none"
+    try:
+        coordinator.join()
+    except tf.errors.InvalidArgumentError:
+        error = "told"
+    coordinator.join()  # nothing is left: the queue has been emptied
+    cancelled = sum(isinstance(value._get_error(), tf.errors.CancelledError) for value in values)
+    return {"error": error, "cancelled": cancelled, "counts": counters.counts()}
+
+
+def elsewhere(task, options, other, steps=8):
+    """Joins the cluster ``other`` as soon as the steps have returned: what is left of them then, and the counts there."""
+    coordinator, _, step = _prepare(task, options, steps)
+    for value in [coordinator.schedule(step, args=(tf.constant(number),)) for number in range(steps)]:
+        value.fetch()
+    unconfirmed = coordinator._cluster.closure_queue.inflight_closure_count
+    task.state.clear()
+    task.spec = {**task.spec, "cluster": other}
+    _, counters, step = there = _prepare(task, options, steps)
+    left = coordinator._cluster.closure_queue.inflight_closure_count
+    for number in range(steps):
+        there[0].schedule(step, args=(tf.constant(number),))
+    there[0].join()
+    confirmers = [worker.__dict__.get("_tfsched_confirmer") for worker in coordinator._cluster.workers]
+    given_back = sum(one.given_back for one in confirmers if one is not None)
+    return {"unconfirmed": unconfirmed, "left": left, "given back": given_back, "counts": counters.counts()}

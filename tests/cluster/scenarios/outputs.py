@@ -1,6 +1,7 @@
 """A program that serves the tasks on which it calls functions: outputs and inputs of functions on all of them."""
 
 import itertools
+import threading
 
 import tensorflow as tf
 
@@ -30,12 +31,8 @@ def _function(variable, at, more):
     return both
 
 
-def everywhere(task, options):
-    """For each pair of tasks a function called on the first that reads a variable of the second; each way to look first.
-
-    Returns:
-      [caller, owner, look, output, what was found, value] of each.
-    """
+def _join(task, options):
+    """Serves two tasks here, joins them and makes a variable on each task: owner -> variable."""
     import tfsched
     from tfsched.bench.ports import free_ports
 
@@ -47,6 +44,18 @@ def everywhere(task, options):
     for owner in _TASKS:
         with tf.device(f"{owner}/cpu:0"):
             variables[owner] = tf.Variable([10, 20])
+    return variables
+
+
+def everywhere(task, options):
+    """For each pair of tasks a function called on the first that reads a variable of the second; each way to look first.
+
+    Returns:
+      [caller, owner, look, output, what was found, value] of each.
+    """
+    import tfsched
+
+    variables = _join(task, options)
     rows = []
     for number, ((caller, owner), look) in enumerate(itertools.product(PAIRS, LOOKS)):
         with tf.device(f"{_TASKS[number % 3]}/cpu:0"):  # whoever has the input
@@ -58,3 +67,25 @@ def everywhere(task, options):
             rows.append([caller, owner, look, index, found[index], tensor.numpy().tolist()])
     tfsched.drain()
     return rows
+
+
+def seeds(task, options, calls=20):
+    """Sets the random seed again and again while another thread calls functions on a task that this process serves."""
+    variables = _join(task, options)
+    values, ended = [], threading.Event()
+
+    def call():
+        try:
+            for number in range(calls):
+                with tf.device(f"{_TASKS[1]}/cpu:0"):
+                    outputs = _function(variables[_TASKS[2]], _TASKS[2], number)(tf.constant([number, 0]))
+                values.append([tensor.numpy().tolist() for tensor in outputs])
+        finally:
+            ended.set()
+
+    threading.Thread(target=call, daemon=True).start()
+    seed = 0
+    while not ended.wait(0.001):
+        seed += 1
+        tf.random.set_seed(seed)
+    return {"values": values, "seeds": seed}
