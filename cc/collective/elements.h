@@ -14,7 +14,7 @@ int64_t SizeOf(ElementType type);
 
 // output[i] = parts[0][i] . parts[1][i] . ..., from left to right, each result rounded to the type: whoever has the parts in
 // the same order gets the same bits. With `divisor` > 0 that is divided by it in the end (integers towards zero). What is no
-// number stays none. `output` may be one of the parts' memory only if it is parts[0].
+// number stays none. `output` may be the memory of one of the first two parts.
 void Reduce(ElementType type, Reduction reduction, const std::vector<const void*>& parts, int divisor, int64_t elements,
             void* output);
 

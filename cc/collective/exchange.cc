@@ -59,7 +59,8 @@ std::vector<Message> Exchange::Outgoing() const {
 }
 
 void* Exchange::PlaceOf(const Message& message) const {
-  return message.kind == Message::Kind::kResult ? Out(message.range.begin) : nullptr;
+  const bool alone = message.kind == Message::Kind::kContribution && spec_.members == 2;
+  return message.kind == Message::Kind::kResult || alone ? Out(message.range.begin) : nullptr;
 }
 
 std::vector<Message> Exchange::Arrived(const Message& message, const void* data, std::shared_ptr<void> owner) {

@@ -47,10 +47,11 @@ class Exchange {
   // What can leave from the input, at once. Each member begins with another peer, so that not all send to the first.
   std::vector<Message> Outgoing() const;
 
-  // Where the message's bytes have to be in the end: a result's place in the output, null for a contribution.
+  // Where the message's bytes are of use: a result's place in the output, and a contribution's if it is the only one. Null
+  // for others.
   void* PlaceOf(const Message& message) const;
 
-  // `message`, of Incoming(), is at `data`: in its place, or anywhere, from where it is copied. A contribution is used until
+  // `message`, of Incoming(), is at `data`: in its place, or anywhere. A contribution is used until
   // all of its segment have come, and `owner` keeps it alive until then. Returns what can leave now, from the output. May be
   // called on several threads at once.
   std::vector<Message> Arrived(const Message& message, const void* data, std::shared_ptr<void> owner);

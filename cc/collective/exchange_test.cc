@@ -167,7 +167,7 @@ TEST(ExchangeTest, NothingToExchangeIsDoneAtOnce) {
   }
 }
 
-TEST(ExchangeTest, SmallTensorsTakeOneRound) {
+TEST(ExchangeTest, TwoMembersAndSmallTensorsTakeOneRound) {
   ExchangeSpec spec = Spec(4, 100);
   spec.whole_bytes = 400;
   Group small(spec, 1);
@@ -179,6 +179,10 @@ TEST(ExchangeTest, SmallTensorsTakeOneRound) {
   direct.Run();
   direct.ExpectCombined();
   EXPECT_EQ(direct.messages(), 2 * 4 * 3);
+  Group two(Spec(2, 1000), 1);
+  two.Run();
+  two.ExpectCombined();
+  EXPECT_EQ(two.messages(), 2 * 4);  // pieces of 1024 bytes
 }
 
 TEST(ExchangeTest, EveryMemberSendsTheLeastThatIsNeeded) {

@@ -12,10 +12,9 @@ constexpr int64_t kAlignedBytes = 64;
 
 Layout::Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes, int64_t whole_bytes)
     : members_(members), elements_(elements), aligned_(kAlignedBytes / element_bytes) {
-  everybody_ = elements * element_bytes <= whole_bytes;
+  everybody_ = members == 2 || elements * element_bytes <= whole_bytes;
   const int64_t least = aligned_ * members;
-  piece_elements_ =
-      everybody_ ? std::max<int64_t>(elements, 1) : std::max(least, piece_bytes / element_bytes / least * least);
+  piece_elements_ = std::max(least, piece_bytes / element_bytes / least * least);
   pieces_ = (elements + piece_elements_ - 1) / piece_elements_;
 }
 

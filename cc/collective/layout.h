@@ -14,12 +14,13 @@ struct Range {
   bool operator==(const Range& other) const { return begin == other.begin && end == other.end; }
 };
 
-// Two ways, by the tensor's size:
+// Two ways:
 //
 //   direct     a piece has a segment for each member, its owner, who combines it and gives it to all: two rounds, and
 //              2 (W - 1) / W of the tensor's bytes leave each member, the least that any way needs.
-//   everybody  a tensor so small that messages cost more than bytes is one piece that all combine for themselves, each from
-//              the others' whole tensors: one round, half as many messages, (W - 1) times the tensor's bytes.
+//   everybody  all combine the whole piece for themselves, from the others' pieces: one round, half as many messages, and
+//              (W - 1) times the tensor's bytes. For two members, for whom that is the least as well, and for tensors so
+//              small that messages cost more than bytes.
 //
 // Pieces and segments begin at multiples of 64 bytes, so that what arrives can be written to its place.
 class Layout {
