@@ -45,11 +45,27 @@ class Step:
                 reads[number] = tf.raw_ops.ReadVariableOp(resource=handles[number], dtype=dtype, name=f"read{number}")
                 hidden = tf.identity(hidden * reads[number][0], name=f"layer{number}")
             gradients = [hidden * reads[number] for number in range(len(sizes))]
-            begin, before = 0, []
+            begin, before, wholes = 0, [], []
             for number, pack in enumerate(packs):
                 mine = gradients[begin : begin + len(pack)]
+                wholes.append(tf.concat(mine, 0, name=f"pack{number}") if len(mine) > 1 else mine[0])
+                begin += len(pack)
+            keys = [
+                (
+                    tf.constant(2, name=f"size{number}"),
+                    tf.constant(1, name=f"key{number}"),
+                    tf1.placeholder_with_default(100 + number, [], f"instance{number}"),
+                )
+                for number in range(len(packs))
+            ]
+            begin = 0
+            for number, pack in enumerate(packs):
                 with tf.control_dependencies(before):
-                    before = [self._reduce(number, mine, pack, attrs, dtype, handles[begin : begin + len(pack)])]
+                    before = [
+                        self._reduce(
+                            number, wholes[number], keys[number], pack, attrs, dtype, handles[begin : begin + len(pack)]
+                        )
+                    ]
                 begin += len(pack)
             with tf.control_dependencies(before):
                 tf.no_op(name="end")
@@ -57,18 +73,17 @@ class Step:
         self.fetches = [f"update{number}" for number in range(len(packs))] + ["end"]
 
     @staticmethod
-    def _reduce(number, gradients, sizes, attrs, dtype, handles):
-        whole = tf.concat(gradients, 0, name=f"pack{number}") if len(gradients) > 1 else gradients[0]
+    def _reduce(number, whole, keys, sizes, attrs, dtype, handles):
         reduced = tf.raw_ops.CollectiveReduceV2(
             input=whole,
-            group_size=tf.constant(2, name=f"size{number}"),
-            group_key=tf.constant(1, name=f"key{number}"),
-            instance_key=tf1.placeholder_with_default(100 + number, [], f"instance{number}"),
+            group_size=keys[0],
+            group_key=keys[1],
+            instance_key=keys[2],
             ordering_token=[],
             name=f"reduce{number}",
             **attrs,
         )
-        parts = tf.split(reduced, sizes, name=f"split{number}") if len(gradients) > 1 else [reduced]
+        parts = tf.split(reduced, sizes, name=f"split{number}") if len(sizes) > 1 else [reduced]
         updates = [
             tf.raw_ops.AssignSubVariableOp(
                 resource=handle, value=part * tf.cast(0.5, dtype), name=f"apply{number}_{position}"

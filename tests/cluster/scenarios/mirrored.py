@@ -38,33 +38,28 @@ def leave_stock(task):
 class Model(tf.Module):
     """A chain of layers: two weights large enough to be exchanged alone, and small tensors."""
 
-    def __init__(self, dtype, integers):
+    def __init__(self):
         super().__init__()
-        self.dtype, self.integers = dtype, integers
         self.variables_ = []
         for layer in range(_LAYERS):
             width = _WIDE if layer == 1 else _WIDTH
             before = _WIDE if layer == 2 else _WIDTH
             weight = tf.random.stateless_normal([before, width], [layer, 1]) * before**-0.5
-            if integers:
-                weight = tf.round(4 * weight)
-            self.variables_ += [tf.Variable(tf.cast(weight, dtype)), tf.Variable(tf.zeros([width], dtype))]
+            self.variables_ += [tf.Variable(weight), tf.Variable(tf.zeros([width]))]
 
     def loss(self, batch):
         """Of a batch of vectors."""
         hidden = batch
         for weight, bias in zip(self.variables_[::2], self.variables_[1::2], strict=True):
-            hidden = hidden @ weight + bias
-            if not self.integers:
-                hidden = tf.tanh(hidden)
-        return tf.reduce_mean(tf.square(hidden - tf.cast(0.5, self.dtype)))
+            hidden = tf.tanh(hidden @ weight + bias)
+        return tf.reduce_mean(tf.square(hidden - 0.5))
 
 
 class Descent:
-    """Gradient descent with momentum by assignments, for types that optimizers do not know."""
+    """Gradient descent by assignments, whose gradients are reduced as ``dtype``."""
 
-    def __init__(self, momentum=0.0):
-        self.momentum, self.variables = momentum, []
+    def __init__(self, momentum=0.0, dtype="float32"):
+        self.momentum, self.dtype, self.variables = momentum, tf.as_dtype(dtype), []
 
     def build(self, variables):
         """Makes the slots."""
@@ -73,20 +68,22 @@ class Descent:
     def apply_gradients(self, pairs):
         """Reduces the gradients and takes them off."""
         gradients, variables = zip(*pairs, strict=True)
-        gradients = tf.distribute.get_replica_context().all_reduce("sum", list(gradients))
+        gradients = [tf.cast(gradient, self.dtype) for gradient in gradients]
+        gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
         for number, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
+            gradient = tf.cast(gradient, variable.dtype)
             if self.momentum:
                 slot = self.variables[number]
-                gradient = slot.assign(tf.cast(self.momentum, slot.dtype) * slot + gradient)
-            variable.assign_sub(tf.cast(0.1, variable.dtype) * gradient)
+                gradient = slot.assign(self.momentum * slot + gradient)
+            variable.assign_sub(0.1 * gradient)
 
 
-def _rule(name):
+def _rule(name, dtype="float32"):
     import tf_keras
 
     return {
-        "descent": Descent,
-        "momentum": lambda: Descent(0.9),
+        "descent": lambda: Descent(0.0, dtype),
+        "momentum": lambda: Descent(0.9, dtype),
         "sgd": lambda: tf_keras.optimizers.SGD(0.1, momentum=0.9),
         "adam": lambda: tf_keras.optimizers.Adam(0.01),
     }[name]()
@@ -96,13 +93,13 @@ def train(task, options=None, rule="descent", steps=10, dtype="float32", bytes_p
     """A custom loop; the losses and every variable afterwards, as hexadecimal text."""
     strategy = join(task, options, bytes_per_pack)
     with strategy.scope():
-        model, rule = Model(tf.as_dtype(dtype), False), _rule(rule)
+        model, rule = Model(), _rule(rule, dtype)
         rule.build(model.variables_)
 
     @tf.function
     def step(number):
         def replica(number):
-            batch = tf.cast(tf.random.stateless_normal([_BATCH, _WIDTH], [number, 7 + task.spec["index"]]), model.dtype)
+            batch = tf.random.stateless_normal([_BATCH, _WIDTH], [number, 7 + task.spec["index"]])
             with tf.GradientTape() as tape:
                 loss = model.loss(batch)
             rule.apply_gradients(list(zip(tape.gradient(loss, model.variables_), model.variables_, strict=True)))
@@ -162,7 +159,7 @@ def begin(task, options=None, pause_s=0.02):
     """Trains in the background until :func:`end`, or until a step fails."""
     strategy = join(task, options)
     with strategy.scope():
-        model, rule = Model(tf.float32, False), Descent()
+        model, rule = Model(), Descent()
 
     @tf.function
     def step(number):
