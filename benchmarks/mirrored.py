@@ -1,6 +1,6 @@
 """MultiWorkerMirroredStrategy, stock and with tfsched in one run: medians of interleaved steps on limited links. Needs root.
 
-python benchmarks/mirrored.py [--workers 2] [--bandwidth 1e9] [--layers 24] [--width 1000] [--batch 1500] [--steps 8]
+python benchmarks/mirrored.py [--workers 2] [--bandwidth 1e9] [--layers 24] [--width 1000] [--batch 1500] [--steps 8] [--parts ...]
 
 Prints for each part (all-reduce alone, computing alone, training) seconds a step: median, least and most. The bound of the
 all-reduce is 2 (W - 1) / W times the gradients' bytes over the link, that of training the larger of it and computing.
@@ -73,7 +73,11 @@ def work(arguments, index, addresses):
         "stock": contextlib.nullcontext,
         "tfsched": lambda: tfsched.options(policy=arguments.policy, partition_bytes=arguments.partition_bytes),
     }
-    runs = [(part, setting) for part in parts for setting in (settings if part != "computing" else ["stock"])]
+    runs = [
+        (part, setting)
+        for part in arguments.parts.split(",")
+        for setting in (settings if part != "computing" else ["stock"])
+    ]
     seconds = {run: [] for run in runs}
     for number in range(arguments.steps + 1):  # the first one is for tracing
         for part, setting in runs:
@@ -108,6 +112,7 @@ def main():
     parser.add_argument("--width", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=1500)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--parts", default="all-reduce,computing,training", help="which of these, separated by commas")
     parser.add_argument("--policy", default="bytescheduler")
     parser.add_argument("--partition_bytes", type=int, default=0)
     parser.add_argument("--worker", type=int, default=None, help=argparse.SUPPRESS)

@@ -141,3 +141,14 @@ def test_a_killed_member_ends_the_others_steps(nursery, killed):
         # What comes later fails at once, and does not wait.
         with pytest.raises(TaskError):
             cluster.call(left[0], "mirrored.train", options={}, steps=1, limit_s=60)
+
+
+def test_an_abort_of_one_members_collectives_ends_all_steps(nursery):
+    with mirrored(nursery) as cluster:
+        everywhere(cluster, "mirrored.begin", options={})
+        wait_until(lambda: cluster.call("worker0", "mirrored.progress")["steps"] > 5, 60, "training")
+        cluster.call("worker1", "mirrored.abort")
+        for name in cluster.names:
+            error = wait_until(lambda name=name: cluster.call(name, "mirrored.progress")["error"], 30, f"an error in {name}")
+            assert "a peer looks dead" in error["message"], error
+        assert counted(cluster, "worker0")["all_reduces"] > 0

@@ -186,6 +186,13 @@ def begin(task, options=None, pause_s=0.02):
     task.state["thread"].start()
 
 
+def abort(task):
+    """What the strategy's health check does when a peer does not answer."""
+    from tensorflow.python.eager import context
+
+    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, "a peer looks dead")
+
+
 def progress(task):
     """How many steps the background training has made, and the error that has ended it."""
     return {key: task.state["background"][key] for key in ("steps", "error")}
