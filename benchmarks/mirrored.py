@@ -1,6 +1,6 @@
 """MultiWorkerMirroredStrategy, stock and with tfsched in one run: medians of interleaved steps on limited links. Needs root.
 
-python benchmarks/mirrored.py [--workers 2] [--bandwidth 1e9] [--layers 24] [--width 1000] [--batch 1500] [--steps 8] [--parts ...]
+python benchmarks/mirrored.py [--workers 2] [--bandwidth 1e9] [--layers 24] [--width 1000] [--batch 1500] [--steps 8]
 
 Prints for each part (all-reduce alone, computing alone, training) seconds a step: median, least and most. The bound of the
 all-reduce is 2 (W - 1) / W times the gradients' bytes over the link, that of training the larger of it and computing.
