@@ -72,7 +72,7 @@ lint: $(STAMP)  ## ruff, mypy, clang-format
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(sort $(wildcard cc/*/*.cc cc/*/*.h cc/ops/*/*.cc cc/ops/*/*.h))
 
-# --- C++ tests of the core, the barrier's state and the simulator, without TensorFlow and without the environment -------------------------------------------
+# --- C++ tests of the core, the barrier's state, all-reduces and the simulator, without TensorFlow and without the environment -------------------------------------------
 
 # SANITIZE=thread or SANITIZE=address builds and runs them under that sanitizer.
 SANITIZE ?=
@@ -80,7 +80,7 @@ CC_OUT := build/cc/$(or $(SANITIZE),plain)
 CC_FLAGS := -std=c++17 $(if $(SANITIZE),-O1,-O2) -g -Wall -Wextra -Wno-unused-parameter -I. -pthread -MMD -MP
 CC_FLAGS += $(if $(SANITIZE),-fsanitize=$(SANITIZE)$(if $(filter address,$(SANITIZE)),$(comma)undefined) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 # Everything that includes no TensorFlow.
-PLAIN := core barrier
+PLAIN := core barrier collective
 CORE := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc %_bench.cc,$(sort $(wildcard $(PLAIN:%=cc/%/*.cc)))))
 SIMULATOR := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc,$(sort $(wildcard cc/simulator/*.cc))))
 TESTS := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard $(PLAIN:%=cc/%/*_test.cc) cc/simulator/*_test.cc)))

@@ -41,6 +41,24 @@ def join_or_start(chief="chief", ps=1, workers=1):
     return cluster, 0
 
 
+def workers_or_start(program, workers=2):
+    """(cluster, task index) of a worker of MultiWorkerMirroredStrategy, where all run the same program.
+
+    Args:
+      program: what the other workers run, called with the cluster and their index, where there is no TF_CONFIG.
+      workers: how many to start then.
+    """
+    if "TF_CONFIG" in os.environ:
+        config = json.loads(os.environ["TF_CONFIG"])
+        return config["cluster"], config["task"]["index"]
+    cluster = {"worker": [f"localhost:{port}" for port in _free_ports(workers)]}
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tensorflow", "tfsched"])
+    for index in range(1, workers):
+        processes.Process(target=program, args=(cluster, index), daemon=True).start()
+    return cluster, 0
+
+
 def leave():
     """Ends this process and the tasks that it has started; TensorFlow's servers have no end of their own."""
     for process in multiprocessing.active_children():

@@ -57,11 +57,12 @@ PARTS = {
 CC_PARTS = {
     "core": rule(),
     "barrier": rule(parts="core"),
+    "collective": rule(parts="core barrier"),
     "simulator": rule(parts="core"),
     # tsl and xla are parts of TensorFlow; POSIX: its sockets.
-    "transport": rule("tensorflow tsl xla dirent.h netinet sys", "core barrier"),
+    "transport": rule("tensorflow tsl xla dirent.h netinet sys", "core barrier collective"),
     "tracing": rule("tensorflow tsl xla", "core transport"),
-    "ops": rule("tensorflow", "core barrier transport tracing"),
+    "ops": rule("tensorflow", "core barrier collective transport tracing"),
     "grappler": rule("tensorflow", "core barrier transport tracing"),
 }
 
@@ -146,7 +147,7 @@ def test_cc_includes(path: pathlib.Path) -> None:
 
 
 # Room of tfsched/grappler -> the rooms that it may use; the files on top may use them all.
-ROOMS = {"reading": set(), "sending": {"reading"}, "barrier": {"reading", "sending"}}
+ROOMS = {"reading": set(), "sending": {"reading"}, "collectives": {"reading"}, "barrier": {"reading", "sending"}}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("grappler/*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -52,6 +52,7 @@ bool StaysOnOneTask(const tensorflow::GraphDef& graph) {
   const std::string* device = nullptr;
   DeviceNameUtils::ParsedName first, other;
   for (const auto& node : graph.node()) {
+    if (node.op() == "CollectiveReduceV2") return false;  // crosses tasks without an edge
     function = function || node.op() == "_Arg" || node.op() == "_Retval";
     if (device == nullptr) {
       device = &node.device();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/transport/barrier.h"
+#include "cc/transport/collective_group.h"
 #include "cc/transport/receiving.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/tagged_buffer.h"
@@ -101,10 +102,11 @@ void Bypass(std::string name, std::string sender, std::string receiver, int64_t 
 
 }  // namespace
 
-SchedulingRendezvousMgr::SchedulingRendezvousMgr(const tensorflow::WorkerEnv* env) : RpcRendezvousMgr(env) {}
+SchedulingRendezvousMgr::SchedulingRendezvousMgr(const tensorflow::WorkerEnv* env) : RpcRendezvousMgr(env), env_(env) {}
 
 void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::ParsedKey& parsed,
                                              Rendezvous::DoneCallback done) {
+  if (AnswerForGroup(env_, step_id, parsed, done)) return;
   const int64_t requested_us = ProcessDispatcher().NowUs();
   RpcRendezvousMgr::RecvLocalAsync(
       step_id, parsed,

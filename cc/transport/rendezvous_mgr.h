@@ -23,6 +23,9 @@ class SchedulingRendezvousMgr : public tensorflow::RpcRendezvousMgr {
   // The other direction: what this process asks other tasks for (receiving.h).
   tsl::core::RefCountPtr<tensorflow::BaseRemoteRendezvous> Create(int64_t step_id,
                                                                   const tensorflow::WorkerEnv* env) override;
+
+ private:
+  const tensorflow::WorkerEnv* const env_;
 };
 
 }  // namespace tfsched

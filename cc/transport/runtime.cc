@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/transport/all_reduce.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
 #include "cc/transport/received_buffer.h"
@@ -131,6 +132,11 @@ std::string StatsJson() {
   AppendField("merges_in_place", landings.in_place, &json);
   AppendField("merges_copied", landings.copied, &json);
   AppendField("expectations", barrier.expectations.tickets, &json);
+  const CollectiveCounters collectives = ReadCollectiveCounters();
+  AppendField("all_reduces", collectives.all_reduces, &json);
+  AppendField("all_reduces_failed", collectives.failed, &json);
+  AppendField("packs_scheduled", collectives.agreed, &json);
+  AppendField("packs_stock", collectives.stock, &json);
   const Overrides overrides = ProcessDispatcher().scheduler().overrides();
   AppendField("policy", overrides.policy, &json);
   AppendField("credit_bytes", overrides.credit_bytes, &json);

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "cc/transport/capability.h"
+#include "cc/transport/collective_group.h"
+#include "cc/transport/collective_resolver.h"
 #include "cc/transport/rendezvous_mgr.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/send_backlog.h"
@@ -66,6 +68,11 @@ class Server : public tensorflow::GrpcServer {
     tensorflow::GrpcServerOptions options;
     options.local_device_mgr = devices;
     options.rendezvous_mgr_func = [](const tensorflow::WorkerEnv* env) { return new SchedulingRendezvousMgr(env); };
+    options.collective_mgr_func =
+        [task = "/job:" + server_def().job_name() + "/replica:" + std::to_string(server_def().replica()) +
+                "/task:" + std::to_string(server_def().task_index())](
+            const tensorflow::ConfigProto& config, const tensorflow::WorkerEnv* env,
+            tensorflow::WorkerCacheInterface* workers) { return NewCollectiveExecutorMgr(config, env, workers, task); };
     options.worker_func = [](tensorflow::WorkerEnv* env, const tensorflow::ConfigProto& config) {
       return std::unique_ptr<tensorflow::GrpcWorker>(new Worker(env, config));
     };
@@ -87,7 +94,10 @@ class Server : public tensorflow::GrpcServer {
     return status;
   }
 
-  ~Server() override { RemoveServer(worker_env()); }
+  ~Server() override {
+    RemoveServer(worker_env());
+    ForgetGroupsOf(worker_env());
+  }
 };
 
 class ServerFactory : public tensorflow::ServerFactory {

@@ -160,6 +160,7 @@ class Cluster:
       load: names of stock tasks whose processes load tfsched all the same.
       nursery: where tasks are forked; None starts each as a program of its own.
       coordinator: also start "chief0", which hosts no server until a scenario joins the cluster with TensorFlow 2.
+      mirrored: no task hosts a server until a scenario makes its MultiWorkerMirroredStrategy.
       testbed: hosts named as the tasks are, on which they run; None for this machine.
     """
 
@@ -174,11 +175,12 @@ class Cluster:
         nursery=None,
         testbed=None,
         coordinator=False,
+        mirrored=False,
     ):
         self.names = [f"ps{i}" for i in range(ps)] + [f"worker{i}" for i in range(workers)] + ["chief0"] * coordinator
         self._protocols = {name: (protocols or {}).get(name, protocol) for name in self.names}
         self._environment = environment or {}
-        self._load = load
+        self._load, self._mirrored = load, mirrored
         self._nursery, self._testbed = nursery, testbed
         self._processes = {}
         self._directory = tempfile.mkdtemp(prefix="tfsched-cluster-")
@@ -217,6 +219,7 @@ class Cluster:
             "index": int(name[len(job) :]),
             "protocol": self._protocols[name],
             "load": name in self._load,
+            "mirrored": self._mirrored,
         }
         environment = {**task_environment(), **self._environment.get(name, {})}
 

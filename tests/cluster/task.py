@@ -39,7 +39,7 @@ class Task:
             tfsched.load()
         # Two cores are to be expected, and the order of a sum must not depend on the number of threads.
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=4)
-        if spec["job"] == COORDINATOR:  # its eager context starts a server of its own
+        if spec["job"] == COORDINATOR or spec["mirrored"]:  # its eager context starts a server of its own
             self.server = self.target = None
             tf.config.threading.set_intra_op_parallelism_threads(1)
             return

@@ -164,7 +164,7 @@ def _replaced(given: Any, fields: dict[str, Any]) -> Options:
 
 def _say_what_stays_stock() -> None:
     """A cluster that this process has joined keeps the protocol that it was joined with."""
-    server_def = context_lib.get_server_def()
+    server_def = context_lib.get_server_def() or context_lib.context()._collective_ops_server_def
     if server_def is not None and server_def.protocol != PROTOCOL:
         say_once(
             f"this process has joined its cluster over {server_def.protocol!r}, so what it sends itself stays unordered; "

@@ -11,7 +11,7 @@ from tfsched.server import PROTOCOL
 
 
 def cluster_resolver(cluster_spec: Any = None, task_type: str | None = None, task_id: int | None = None) -> Any:
-    """A resolver for ``tf.distribute.ParameterServerStrategy``, with ``rpc_layer=tfsched.PROTOCOL``.
+    """A resolver for ``ParameterServerStrategy`` and ``MultiWorkerMirroredStrategy``, with ``rpc_layer=tfsched.PROTOCOL``.
 
     Args:
       cluster_spec: a ``tf.train.ClusterSpec``, or what makes one ({"ps": [...], "worker": [...], "chief": [...]}); None

@@ -26,6 +26,7 @@ _UNCHANGED, _CHANGED = 0, 1
 @dataclasses.dataclass
 class PassStats:
     """What the pass did in this process: graphs seen, graphs rewritten, transfers ordered, errors; the last error's text.
+    ``exchanged``: tensors that all-reduces were divided into.
 
     Of the last training graph with ``barrier=False``: how many variables are ``crossing`` the barrier, and for those
     ``kept`` in the step, why.
@@ -39,6 +40,7 @@ class PassStats:
     last_report: str = ""
     crossing: int = 0
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
+    exchanged: int = 0
 
 
 _STATS = PassStats()
@@ -111,12 +113,13 @@ def _run(data: int, size: int, sink: int) -> int:
             if graph is not None:
                 _STATS.rewritten += 1
                 _STATS.ordered += report.ordered
+                _STATS.exchanged += report.exchanged.tensors
             if report.crossing:
                 _STATS.crossing = len(report.crossing)
             if report.crossing or report.kept:
                 _STATS.kept = dict(report.kept)
                 _say_what_stays(client, report.kept)
-            if report.ordered or report.unordered or report.crossing:
+            if report.ordered or report.unordered or report.crossing or report.exchanged.packs:
                 _STATS.last_report = explain(report)
                 logging.vlog(1, "tfsched: %s", _STATS.last_report)
         if trace_key:

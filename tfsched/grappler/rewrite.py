@@ -10,9 +10,12 @@ from typing import Any
 from tfsched import ordering as orderings
 from tfsched._options import Options
 from tfsched.errors import TfschedError
+from tfsched.graph_ops import is_update
 from tfsched.grappler.barrier import crossing as barrier
 from tfsched.grappler.barrier import guards
 from tfsched.grappler.barrier.background import Body
+from tfsched.grappler.collectives.exchange import Exchanged, schedule_all_reduces
+from tfsched.grappler.collectives.packs import REDUCE_OP
 from tfsched.grappler.plugins import load_permitted
 from tfsched.grappler.reading.clients import home_of_function, is_function
 from tfsched.grappler.reading.graph import GraphView, split_input
@@ -25,7 +28,7 @@ from tfsched.grappler.reading.transfers import (
     receivers,
 )
 from tfsched.grappler.reading.variable_uses import Variable
-from tfsched.grappler.reading.variables import VariableKey
+from tfsched.grappler.reading.variables import VariableKey, variable_behind
 from tfsched.grappler.sending import dags, partition, proxies, pushes, ranks
 from tfsched.ordering import Plan
 
@@ -47,6 +50,7 @@ class Report:
       kept: name of a variable whose update stays in the step although ``barrier=False`` -> why.
       home: the task that runs the background function; "" if the graph has none.
       waits: the step waits for background updates before it uses a variable.
+      exchanged: what was done to all-reduces.
     """
 
     ordered: int = 0
@@ -60,6 +64,7 @@ class Report:
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
     home: str = ""
     waits: bool = False
+    exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
 
     def count(self, transfers: Iterable[Transfer], ranked: Collection[ranks.Ranked], whole: dict[str, int]) -> None:
         """Fills in the numbers."""
@@ -94,7 +99,7 @@ def rewrite(
         the task that runs the updates.
       home: the task of the process where the session's graphs are rewritten. Its background functions start there, so that
         every graph of the session knows whom to wait for, whichever runs first. "": nothing crosses, nothing waits.
-      local: the tasks of this process. A function's updates start where it runs.
+      local: the tasks of this process. A function's updates start where it runs, and all-reduces there are exchanged.
 
     Returns:
       The rewritten GraphDef, or None where there is nothing to do, and the report.
@@ -109,11 +114,14 @@ def rewrite(
     bare = proxies.strip_proxies(graph)
     changed = bare is not graph
     graph = bare
+    if any(node.op == REDUCE_OP for node in graph.node) and options.ordering != "none":
+        changed = _schedule_all_reduces(GraphView(graph), step, options, local, report) or changed
     crossing = None
     if not barrier.has_crossed(graph):
         view = GraphView(graph)
         if is_function(graph):
-            if not options.barrier:
+            # What a worker updates with reduced gradients it updates in its own memory, within the step.
+            if not options.barrier and len(set(view.tasks) - {""}) > 1:
                 crossing = _cross_function(view, step, client, local, report)
         elif home:
             crossing = _cross_session(view, step, None if options.barrier else client, home, report)
@@ -171,6 +179,19 @@ def _cross_function(view: GraphView, step: _Step, client: str, local: Collection
     if not _note(crossing, reasons, report) and (home := home_of_function(view, local)):
         report.waits = guards.begin_function_with_drain(view, needed, client, home, (fetched | kept) - fed)
     return crossing
+
+
+def _schedule_all_reduces(view: GraphView, step: _Step, options: Options, local: Collection[str], report: Report) -> bool:
+    """Exchanges the all-reduces that can be tensor by tensor, in place; returns whether there are any."""
+    needed = step.needed(view)
+    visible = step.numbers(view, [*step.fetches, *step.feeds])
+    report.exchanged = schedule_all_reduces(view, needed, visible, local, options)
+    if report.exchanged.packs and not options.barrier:
+        for number, node in enumerate(view.nodes):
+            variable = variable_behind(view, view.data_inputs[number][0].source) if is_update(node.op) else None
+            if variable is not None:
+                report.kept[view.nodes[variable].name] = "its gradient is all-reduced"
+    return report.exchanged.packs > 0
 
 
 def _note(crossing: Body | None, reasons: dict[Variable, str], report: Report) -> bool:
@@ -278,11 +299,14 @@ def load_plan(text_or_path: str) -> Plan:
 def explain(report: Report) -> str:
     """One line for the log."""
     text = f"{report.ordered} transfers ordered"
+    if report.exchanged.packs:
+        text += f"; {report.exchanged.packs} all-reduces exchanged as {report.exchanged.tensors} tensors"
     if report.pushes:
         text += f" ({report.pushes} pushes)"
     if report.cut:
         text += f", {report.cut} of them in {report.chunks} chunks"
-    for what, reasons in (("whole", report.whole), ("left alone", report.unordered)):
+    named = (("whole", report.whole), ("left alone", report.unordered), ("all-reduces left alone", report.exchanged.kept))
+    for what, reasons in named:
         listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         text += f"; {what}: {listed}" if listed else ""
     if report.crossing:

@@ -39,6 +39,10 @@ class Shapes:
         shape = self.of(transfer.source, transfer.port)
         return self._wanted_by(transfer.consumers, _DEPTH) if shape is None else shape
 
+    def taken_by(self, consumers: Sequence[tuple[int, int]]) -> Shape | None:
+        """The shape that consumers, (node, input position), want a tensor to have; None if it is not certain."""
+        return self._wanted_by(consumers, _DEPTH)
+
     def of(self, number: int, port: int = 0, depth: int = _DEPTH) -> Shape | None:
         """The shape of an output, all its sizes; None if it is not certain."""
         if number < 0 or depth == 0:

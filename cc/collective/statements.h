@@ -1,0 +1,90 @@
+// What members say about an all-reduce before its first byte moves, so that all of them decide alike how to do it.
+#ifndef TFSCHED_CC_COLLECTIVE_STATEMENTS_H_
+#define TFSCHED_CC_COLLECTIVE_STATEMENTS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/barrier/outcome.h"
+#include "cc/core/mutex.h"
+#include "cc/core/thread_annotations.h"
+
+namespace tfsched {
+
+// One all-reduce of one step of one group: the same for all members, and no other one's.
+struct CollectiveCall {
+  int64_t group = 0;
+  int32_t instance = 0;
+  std::string turn;  // of a loop
+};
+
+// The statements of this process's members. Each member says of a call what it is about to do: its plan, as words
+// "key=value", or that it leaves the call to stock TensorFlow. The first statement stands, whoever asks and whenever, so all
+// who have asked everybody know the same and need nobody to decide. Thread safe; answers are given without locks held.
+class Statements {
+ public:
+  // Called once, with what was said, kStock or a plan; or with why nothing will be.
+  using Answer = std::function<void(const Outcome&, const std::string& said)>;
+  static constexpr char kStock[] = "";
+
+  // Returns what stands: `plan`, or what was said before.
+  std::string Say(const std::string& member, const CollectiveCall& call, const std::string& plan);
+
+  // Stock TensorFlow begins the all-reduce, in whichever turn; means nothing where plans have been stated.
+  void SayStock(const std::string& member, int64_t group, int32_t instance);
+
+  // Asks what `member` says; waits until it does.
+  void Ask(const std::string& member, const CollectiveCall& call, Answer answer);
+
+  // Whoever asks about the group, now or later, gets this answer.
+  void Fail(const std::string& member, int64_t group, const Outcome& why);
+
+  struct Counters {
+    int64_t calls = 0;    // remembered
+    int64_t waiting = 0;  // askers
+  };
+  Counters counters() const;
+
+  // Of each member and group the newest calls are remembered. Whoever is further behind gets an error.
+  static constexpr size_t kRemembered = 4096;
+
+ private:
+  struct Turn {
+    bool is_said = false;
+    std::string said;
+    std::vector<Answer> waiting;
+  };
+  struct Instance {
+    bool stock = false;
+    std::map<std::string, Turn> turns;
+  };
+  // One member's in one group.
+  struct Board {
+    Outcome failure;
+    std::map<int32_t, Instance> instances;
+    std::deque<int32_t> order;  // of the instances, oldest first
+  };
+  using Later = std::vector<std::function<void()>>;
+
+  Board& BoardOf(const std::string& member, int64_t group) TFSCHED_REQUIRES(mu_) { return boards_[{member, group}]; }
+  static Instance& InstanceOf(Board* board, int32_t number, Later* later);
+  static void AnswerAll(Turn* turn, const Outcome& outcome, const std::string& said, Later* later);
+  static void Run(const Later& later);
+
+  mutable Mutex mu_;
+  std::map<std::pair<std::string, int64_t>, Board> boards_ TFSCHED_GUARDED_BY(mu_);
+};
+
+// Why members who said this do not all do the same of their own: a sentence's part that names the first who differs, and
+// how.
+// "" if all have the same plan. `said` is (member, what it said) in the order of the members.
+std::string Difference(const std::vector<std::pair<std::string, std::string>>& said);
+
+}  // namespace tfsched
+
+#endif  // TFSCHED_CC_COLLECTIVE_STATEMENTS_H_

@@ -1,0 +1,179 @@
+// TfschedAgree and TfschedAllReduce, the kernels.
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cc/ops/barrier/async.h"
+#include "cc/ops/barrier/inputs.h"
+#include "cc/transport/all_reduce.h"
+#include "cc/transport/servers.h"
+#include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace tfsched {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+// A loop's turns are different calls: stock TensorFlow tells them apart by these two numbers as well.
+std::string TurnOf(const OpKernelContext& context) {
+  const auto frame = context.frame_iter();
+  return std::to_string(frame.frame_id) + "." + std::to_string(frame.iter_id);
+}
+
+absl::Status CancelledCall() { return tensorflow::errors::Cancelled("tfsched: the step of an all-reduce was cancelled."); }
+
+// Finds the call that inputs `first` and the two behind it name, and its group; then goes on with `next(group, call)`.
+void WithGroup(OpKernelContext* context, int first, AsyncOpKernel::DoneCallback done,
+               std::function<void(std::shared_ptr<const CollectiveGroup>, CollectiveCall)> next) {
+  int32_t size = 0, key = 0;
+  CollectiveCall call;
+  tensorflow::WorkerEnv* env = nullptr;
+  OP_REQUIRES_OK_ASYNC(context, ElementOf(context, first, &size), done);
+  OP_REQUIRES_OK_ASYNC(context, ElementOf(context, first + 1, &key), done);
+  OP_REQUIRES_OK_ASYNC(context, ElementOf(context, first + 2, &call.instance), done);
+  OP_REQUIRES_ASYNC(
+      context, size >= 1,
+      tensorflow::errors::InvalidArgument("tfsched: the collective group's size is ", size, "; give 1 or more."), done);
+  OP_REQUIRES_OK_ASYNC(context, FindServer(*context->device(), &env), done);
+  call.turn = TurnOf(*context);
+  CompleteGroup(env, context->device()->attributes(), key, size, context->cancellation_manager(),
+                [context, done, call, next = std::move(next)](const absl::Status& status,
+                                                              std::shared_ptr<const CollectiveGroup> group) {
+                  OP_REQUIRES_OK_ASYNC(context, status, done);
+                  CollectiveCall of_group = call;
+                  of_group.group = group->step_id;
+                  next(std::move(group), std::move(of_group));
+                });
+}
+
+class AgreeKernel : public AsyncOpKernel {
+ public:
+  explicit AgreeKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("plan", &plan_));
+    OP_REQUIRES(context, plan_ != Statements::kStock,
+                tensorflow::errors::InvalidArgument("tfsched: the plan of ", name(), " is empty."));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    Tensor* agreed = nullptr;
+    OP_REQUIRES_OK_ASYNC(context, context->allocate_output(0, tensorflow::TensorShape(), &agreed), done);
+    const auto finish = [](OpKernelContext* context, bool agreed) {
+      context->mutable_output(0)->scalar<bool>()() = agreed;
+      return absl::OkStatus();
+    };
+    const auto cancel = [](const std::shared_ptr<AgreeWaiter>& waiter) {
+      if (waiter->Claim()) waiter->Call(OutcomeOf(CancelledCall()), false);
+    };
+    WithGroup(
+        context, 0, done,
+        [context, done, finish, cancel, plan = plan_](std::shared_ptr<const CollectiveGroup> group, CollectiveCall call) {
+          Await<bool>(
+              context, done, finish,
+              [&](const std::shared_ptr<AgreeWaiter>& waiter) { Agree(group, std::move(call), plan, waiter); }, cancel);
+        });
+  }
+
+ private:
+  std::string plan_;
+};
+
+absl::Status TypeOf(tensorflow::DataType dtype, ElementType* type) {
+  switch (dtype) {
+    case tensorflow::DT_HALF:
+      *type = ElementType::kFloat16;
+      return absl::OkStatus();
+    case tensorflow::DT_BFLOAT16:
+      *type = ElementType::kBfloat16;
+      return absl::OkStatus();
+    case tensorflow::DT_FLOAT:
+      *type = ElementType::kFloat32;
+      return absl::OkStatus();
+    case tensorflow::DT_DOUBLE:
+      *type = ElementType::kFloat64;
+      return absl::OkStatus();
+    case tensorflow::DT_INT32:
+      *type = ElementType::kInt32;
+      return absl::OkStatus();
+    case tensorflow::DT_INT64:
+      *type = ElementType::kInt64;
+      return absl::OkStatus();
+    default:
+      return tensorflow::errors::InvalidArgument("tfsched: tensors of type ", tensorflow::DataTypeString(dtype),
+                                                 " cannot be all-reduced.");
+  }
+}
+
+class AllReduceKernel : public AsyncOpKernel {
+ public:
+  explicit AllReduceKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
+    std::string reduction;
+    tensorflow::DataType dtype;
+    OP_REQUIRES_OK(context, context->GetAttr("T", &dtype));
+    OP_REQUIRES_OK(context, TypeOf(dtype, &spec_.type));
+    OP_REQUIRES_OK(context, context->GetAttr("reduction", &reduction));
+    spec_.reduction = reduction == "Max"   ? Reduction::kMax
+                      : reduction == "Min" ? Reduction::kMin
+                      : reduction == "Mul" ? Reduction::kMul
+                                           : Reduction::kAdd;
+    OP_REQUIRES_OK(context, context->GetAttr("mean", &spec_.mean));
+    OP_REQUIRES_OK(context, context->GetAttr("element", &element_));
+    OP_REQUIRES_OK(context, context->GetAttr("elements", &spec_.elements));
+    OP_REQUIRES_OK(context, context->GetAttr("piece_bytes", &spec_.piece_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("whole_bytes", &spec_.whole_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("transfer", &tag_.name));
+    OP_REQUIRES_OK(context, context->GetAttr("policy", &tag_.policy));
+    OP_REQUIRES_OK(context, context->GetAttr("rank", &tag_.rank));
+    OP_REQUIRES_OK(context, context->GetAttr("count", &tag_.count));
+    OP_REQUIRES_OK(context, context->GetAttr("credit_bytes", &tag_.credit_bytes));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    const int64_t elements = context->input(0).NumElements();
+    OP_REQUIRES_ASYNC(context, elements == spec_.elements,
+                      tensorflow::errors::InvalidArgument("tfsched: ", tag_.name, " has ", elements, " elements, and ",
+                                                          spec_.elements, " were agreed on; give it a fixed shape."),
+                      done);
+    Tensor* output = nullptr;
+    OP_REQUIRES_OK_ASYNC(context, context->allocate_output(0, context->input(0).shape(), &output), done);
+    AllReduceRequest request;
+    request.element = element_;
+    request.spec = spec_;
+    request.tag = tag_;
+    request.input = context->input(0);
+    request.output = *output;
+    WithGroup(context, 1, done,
+              [context, done, request = std::move(request)](std::shared_ptr<const CollectiveGroup> group,
+                                                            CollectiveCall call) mutable {
+                request.spec.members = static_cast<int>(group->members.size());
+                request.spec.me = group->me;
+                request.group = group;
+                request.call = std::move(call);
+                // Others wait for what this member will not send now.
+                const auto cancel = [group](const std::shared_ptr<AllReduceWaiter>& waiter) {
+                  if (!waiter->Claim()) return;
+                  BreakGroup(*group, CancelledCall());
+                  waiter->Call(OutcomeOf(CancelledCall()));
+                };
+                Await<>(
+                    context, done, NoOutput,
+                    [&](const std::shared_ptr<AllReduceWaiter>& waiter) { AllReduce(std::move(request), waiter); }, cancel);
+              });
+  }
+
+ private:
+  ExchangeSpec spec_;
+  int64_t element_ = 0;
+  TransferInfo tag_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("TfschedAgree").Device(tensorflow::DEVICE_CPU), AgreeKernel);
+REGISTER_KERNEL_BUILDER(Name("TfschedAllReduce").Device(tensorflow::DEVICE_CPU), AllReduceKernel);
+
+}  // namespace
+}  // namespace tfsched

@@ -1,0 +1,133 @@
+// The exchange of one tensor over the rendezvous; see all_reduce.h.
+#include "cc/transport/all_reduce.h"
+
+#include <utility>
+#include <vector>
+
+#include "cc/transport/collective_counts.h"
+#include "cc/transport/fetch.h"
+#include "cc/transport/tagged_buffer.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/distributed_runtime/rendezvous_mgr_interface.h"
+#include "tensorflow/core/distributed_runtime/session_mgr.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace tfsched {
+namespace {
+
+using tensorflow::Rendezvous;
+using tensorflow::Tensor;
+
+// Lives until the last message that it waits for has come: its tensors are written to until then.
+class Running : public std::enable_shared_from_this<Running> {
+ public:
+  Running(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter)
+      : request_(std::move(request)),
+        waiter_(std::move(waiter)),
+        bytes_(SizeOf(request_.spec.type)),
+        exchange_(request_.spec, request_.input.data(), request_.output.data()) {
+    for (const auto& member : request_.group->members) {
+      auto info = std::make_shared<TransferInfo>(request_.tag);
+      info->receiver = member.task;
+      infos_.push_back(std::move(info));
+    }
+  }
+
+  void Start() {
+    const CollectiveGroup& group = *request_.group;
+    absl::Status status = StatusOf(group);
+    if (status.ok()) status = Prepare();
+    if (!status.ok()) return End(status);
+    if (exchange_.done()) return End(absl::OkStatus());
+    // All are asked first: then they send as soon as they have something.
+    for (const Message& message : exchange_.Incoming()) Receive(message);
+    for (const Message& message : exchange_.Outgoing()) Send(message, request_.input);
+  }
+
+ private:
+  absl::Status Prepare() {
+    const tensorflow::WorkerEnv* env = request_.group->env;
+    session_ = env->session_mgr->LegacySession();
+    rendezvous_ = env->rendezvous_mgr->Find(request_.group->step_id);
+    TF_RETURN_IF_ERROR(rendezvous_->Initialize(session_.get()));
+    return env->device_mgr->LookupDevice(request_.group->self().device, &device_);
+  }
+
+  // The same on both sides of a message. That the sizes are the same was agreed on.
+  std::string EdgeOf(const Message& message) const {
+    return std::to_string(request_.call.instance) + "," + request_.call.turn + "/" + std::to_string(request_.element) + "," +
+           (message.kind == Message::Kind::kResult ? "r" : "c") + std::to_string(message.piece);
+  }
+
+  void Receive(const Message& message) {
+    const CollectiveGroup& group = *request_.group;
+    FetchRequest fetch;
+    fetch.session = session_;
+    fetch.task = group.members[message.peer].task;
+    fetch.step_id = group.step_id;
+    fetch.key = MessageKey(group, message.peer, group.me, EdgeOf(message));
+    fetch.device = device_;
+    fetch.place = exchange_.PlaceOf(message);
+    fetch.place_bytes = message.range.size() * bytes_;
+    Fetch(fetch, [self = shared_from_this(), message](const absl::Status& status, const Tensor& value) {
+      self->Received(message, status, value);
+    });
+  }
+
+  void Received(const Message& message, const absl::Status& status, const Tensor& value) {
+    const std::string& peer = request_.group->members[message.peer].task;
+    if (!status.ok()) return Fail(FailedWith(peer, status));
+    if (value.dtype() != request_.input.dtype() || value.NumElements() != message.range.size()) {
+      return Fail(tensorflow::errors::Internal("tfsched: ", peer, " has sent ", value.NumElements(), " elements of type ",
+                                               tensorflow::DataTypeString(value.dtype()), " of ", request_.tag.name,
+                                               ", and this worker expects ", message.range.size(), " of type ",
+                                               tensorflow::DataTypeString(request_.input.dtype()), "."));
+    }
+    // A contribution is kept; a result lies in its place, or is copied there.
+    std::shared_ptr<void> owner;
+    if (message.kind == Message::Kind::kContribution) owner = std::make_shared<Tensor>(value);
+    for (const Message& next : exchange_.Arrived(message, value.data(), std::move(owner))) Send(next, request_.output);
+    if (exchange_.done()) End(absl::OkStatus());
+  }
+
+  // Leaves a view of the bytes for the peer to fetch: no copy, and the scheduler sees its tag.
+  void Send(const Message& message, const Tensor& source) {
+    auto* view = new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_,
+                                  infos_[message.peer]);
+    const Tensor value(source.dtype(), tensorflow::TensorShape({message.range.size()}), view);
+    view->Unref();
+    Rendezvous::ParsedKey key;
+    const CollectiveGroup& group = *request_.group;
+    absl::Status status = Rendezvous::ParseKey(MessageKey(group, group.me, message.peer, EdgeOf(message)), &key);
+    if (status.ok()) status = rendezvous_->Send(key, Rendezvous::Args(), value, /*is_dead=*/false);
+    if (!status.ok()) Fail(status);
+  }
+
+  void Fail(const absl::Status& status) {
+    BreakGroup(*request_.group, status);
+    End(StatusOf(*request_.group));  // the first reason, where several come at a time
+  }
+
+  void End(const absl::Status& status) {
+    if (!waiter_->Claim()) return;
+    CountAllReduce(status.ok());
+    waiter_->Call({static_cast<int>(status.code()), std::string(status.message()), false});
+  }
+
+  const AllReduceRequest request_;
+  const std::shared_ptr<AllReduceWaiter> waiter_;
+  const int64_t bytes_;
+  Exchange exchange_;
+  std::vector<std::shared_ptr<const TransferInfo>> infos_;  // by receiver
+  std::shared_ptr<tensorflow::WorkerSession> session_;
+  tsl::core::RefCountPtr<tensorflow::RemoteRendezvous> rendezvous_;
+  tensorflow::Device* device_ = nullptr;
+};
+
+}  // namespace
+
+void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter) {
+  std::make_shared<Running>(std::move(request), std::move(waiter))->Start();
+}
+
+}  // namespace tfsched

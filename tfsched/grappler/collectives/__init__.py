@@ -1,0 +1,1 @@
+"""Scheduled all-reduces in the place of stock's. May import reading."""

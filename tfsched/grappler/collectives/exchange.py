@@ -1,0 +1,259 @@
+"""Puts scheduled all-reduces beside stock's, and the agreement that chooses between them in front of both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tensorflow.core.framework import types_pb2
+
+from tfsched._options import DEFAULT_CREDIT_BYTES, Options
+from tfsched.grappler.collectives import urgency
+from tfsched.grappler.collectives.packs import AGREE_OP, ALL_REDUCE_OP, TYPES, Element, Pack, find_packs
+from tfsched.grappler.reading.graph import GraphView, digest, split_input
+
+PREFIX = "tfsched/all_reduce/"
+# Without partition_bytes: two of them fill the default credit.
+PIECE_BYTES = DEFAULT_CREDIT_BYTES // 2
+# A tensor of at most so many bytes goes whole to everybody: one message less to wait for.
+WHOLE_BYTES = 16_384
+# Tensors below this are joined with others to bundles of at most so many bytes: a message costs more than their bytes.
+SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
+
+
+@dataclasses.dataclass
+class Exchanged:
+    """What the pass did to a graph's all-reduces.
+
+    Attributes:
+      packs: how many are exchanged tensor by tensor, and ``tensors`` how many tensors or bundles these leave as.
+      kept: reason -> how many stay as they are for it.
+    """
+
+    packs: int = 0
+    tensors: int = 0
+    kept: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+def schedule_all_reduces(
+    view: GraphView, needed: list[bool], visible: Collection[int], local: Collection[str], options: Options
+) -> Exchanged:
+    """Lets each tensor of a pack be exchanged by itself as soon as it exists, in place.
+
+      before                                    after
+
+      g_0 ─┐                                    TfschedAgree ─► agreed        (from the same keys as the stock op)
+           ├─► ConcatV2 ─► CollectiveReduceV2
+      g_n ─┘               (named R)  │         g_i ─► Switch_i ─true──► TfschedAllReduce_i ─────────► Merge_i ─► use_i
+                                      ▼                   └────false─► ConcatV2 ─► stock op ─► SplitV ────┘
+                           SplitV ─► use_0..n                                      (named R/stock)
+      R ┄► other nodes                          Merge_0..n ┄► NoOp (named R) ┄► other nodes
+
+    All members of the group take the same branch, for all know what all others plan (cc/transport/agreeing.cc). Small
+    tensors are joined: ConcatV2 in front of their all-reduce and SplitV behind it. Our ops wait for what the stock one
+    waited for, but not for other all-reduces: stock's run one after another, and do so in the stock branch.
+
+    Args:
+      view: the placed graph; it does not see what is changed.
+      needed: per node whether the step runs it.
+      visible: numbers of the nodes whose outputs leave the step, or are given to it.
+      local: tasks of this process's servers.
+      options: which pieces, policy and credit.
+
+    Returns:
+      What was done. Running it on its own output does nothing.
+    """
+    packs, kept = find_packs(view, needed, visible, local)
+    bundles = _bundles(view, packs, options)
+    replaced = {pack.reduce for pack in packs}
+    for number, pack in enumerate(packs):
+        _Rewrite(view, pack, [one for one in bundles if one.pack == number], len(bundles), replaced, options).run()
+    return Exchanged(len(packs), len(bundles), kept)
+
+
+@dataclasses.dataclass
+class _Bundle:
+    """Elements of one pack that are exchanged as one tensor; a large one is alone."""
+
+    pack: int
+    members: list[int]
+    elements: int
+    rank: int = 0
+
+
+def _bundles(view: GraphView, packs: Sequence[Pack], options: Options) -> list[_Bundle]:
+    """All bundles of a graph, in no order, with their ranks: that of their most urgent element."""
+    places = {one: place for place, one in enumerate(urgency.order(view, packs))}
+    bundles: list[_Bundle] = []
+    for number, pack in enumerate(packs):
+        size = TYPES[view.nodes[pack.reduce].attr["T"].type]
+        most = min(BUNDLE_BYTES, piece_bytes(options)) // size
+        open_bundle: _Bundle | None = None
+        for member, element in enumerate(pack.elements):
+            if element.elements * size >= SMALL_BYTES:
+                bundles.append(_Bundle(number, [member], element.elements))
+            elif open_bundle is not None and open_bundle.elements + element.elements <= most:
+                open_bundle.members.append(member)
+                open_bundle.elements += element.elements
+            else:
+                open_bundle = _Bundle(number, [member], element.elements)
+                bundles.append(open_bundle)
+    ordered = sorted(bundles, key=lambda one: min(places[one.pack, member] for member in one.members))
+    for rank, bundle in enumerate(ordered):
+        bundle.rank = rank
+    return bundles
+
+
+def piece_bytes(options: Options) -> int:
+    """Of how many bytes the pieces are at most in which a tensor is exchanged."""
+    return options.partition_bytes or PIECE_BYTES
+
+
+def policy(options: Options) -> str:
+    """TicTac counts the transfers of a step, and waits for those that are missing: that fits one sender's reads, and not the
+    messages of an all-reduce, which follow from each other. The queue by ranks that needs no count takes its place."""
+    return "bytescheduler" if options.policy == "tictac" else options.policy
+
+
+class _Rewrite:
+    """One pack's."""
+
+    def __init__(
+        self, view: GraphView, pack: Pack, bundles: list[_Bundle], count: int, replaced: set[int], options: Options
+    ):
+        self.view, self.pack, self.bundles, self.count, self.options = view, pack, bundles, count, options
+        self.node = view.nodes[pack.reduce]
+        self.dtype = self.node.attr["T"].type
+        self.keys = list(self.node.input[1:4])
+        # What the stock op waits for besides its data, but for other all-reduces.
+        self.after = [f"^{view.nodes[source].name}" for source in view.control_inputs[pack.reduce] if source not in replaced]
+        # Names are made from the stock op's, which is a graph's only one of that name.
+        self.prefix = PREFIX + self.node.name
+
+    def run(self) -> None:
+        agreed = self._add("agree", AGREE_OP, self.keys, plan=self._plan())
+        switches = [
+            self._add(f"switch_{number}", "Switch", [element.tensor, agreed], T=self.dtype)
+            for number, element in enumerate(self.pack.elements)
+        ]
+        ours = [""] * len(switches)
+        for number, bundle in enumerate(self.bundles):
+            for member, tensor in zip(bundle.members, self._exchange(number, bundle, switches), strict=True):
+                ours[member] = tensor
+        stock = self._stock_branch(switches)
+        merges = []
+        for number, element in enumerate(self.pack.elements):
+            merge = self._add(f"merge_{number}", "Merge", [stock[number], ours[number]], T=self.dtype, N=2)
+            merges.append(merge)
+            self._redirect(element, merge)
+        stand_in = self.view.graph.node.add(name=self.node_name, op="NoOp", device=self.node.device)
+        stand_in.input.extend(f"^{merge}" for merge in merges)
+
+    def _exchange(self, number: int, bundle: _Bundle, switches: list[str]) -> list[str]:
+        """Reduces a bundle; returns its tensors' names."""
+        tensors = [f"{switches[member]}:1" for member in bundle.members]
+        whole = tensors[0]
+        if len(tensors) > 1:
+            axis = self._const(f"axis_{number}", [0], scalar=True, after=tensors[0])
+            whole = self._add(
+                f"join_{number}", "ConcatV2", [*tensors, axis], T=self.dtype, Tidx=types_pb2.DT_INT32, N=len(tensors)
+            )
+        reduced = self._add(
+            f"reduce_{number}",
+            ALL_REDUCE_OP,
+            [whole, *self.keys, *self.after],
+            T=self.dtype,
+            reduction=self.node.attr["merge_op"].s,
+            mean=self.node.attr["final_op"].s == b"Div",
+            element=number,
+            elements=bundle.elements,
+            piece_bytes=piece_bytes(self.options),
+            whole_bytes=WHOLE_BYTES,
+            transfer=self._traced_name(bundle).encode(),
+            policy=policy(self.options).encode(),
+            rank=bundle.rank,
+            count=self.count,
+            credit_bytes=self.options.credit_bytes,
+        )
+        if len(tensors) == 1:
+            return [reduced]
+        sizes = self._const(
+            f"sizes_{number}", [self.pack.elements[member].elements for member in bundle.members], after=reduced
+        )
+        axis = self._const(f"split_axis_{number}", [0], scalar=True, after=reduced)
+        part = self._add(
+            f"part_{number}",
+            "SplitV",
+            [reduced, sizes, axis],
+            T=self.dtype,
+            Tlen=types_pb2.DT_INT32,
+            num_split=len(tensors),
+        )
+        return [part if port == 0 else f"{part}:{port}" for port in range(len(tensors))]
+
+    def _stock_branch(self, switches: list[str]) -> list[str]:
+        """Gives the stock op what the switches let through, and another name; returns its tensors' names."""
+        view = self.view
+        self.node_name = self.node.name
+        self.node.name = f"{self.node_name}/stock"
+        view.names.add(self.node.name)
+        if self.pack.join is None or self.pack.part is None:
+            self.node.input[0] = switches[0]
+            return [self.node.name]
+        join, part = view.nodes[self.pack.join], view.nodes[self.pack.part]
+        for position, switch in enumerate(switches):
+            join.input[position] = switch
+        part.input[0] = self.node.name
+        return [part.name if port == 0 else f"{part.name}:{port}" for port in range(len(switches))]
+
+    def _redirect(self, element: Element, name: str) -> None:
+        for number, position in element.consumers:
+            self.view.nodes[number].input[position] = name
+
+    def _traced_name(self, bundle: _Bundle) -> str:
+        first = split_input(self.pack.elements[bundle.members[0]].tensor)[0]
+        return first if len(bundle.members) == 1 else f"{first} and {len(bundle.members) - 1} more"
+
+    def _plan(self) -> bytes:
+        """What all members have to have in common to exchange the pack, and what is good to have in common."""
+        attr = self.node.attr
+        layout = [[self.pack.elements[member].elements for member in bundle.members] for bundle in self.bundles]
+        words = {
+            "type": types_pb2.DataType.Name(self.dtype),
+            "reduction": f"{attr['merge_op'].s.decode()}/{attr['final_op'].s.decode()}",
+            "tensors": len(self.pack.elements),
+            "elements": sum(element.elements for element in self.pack.elements),
+            "layout": digest(repr(layout).encode()),
+            "partition_bytes": piece_bytes(self.options),
+            "policy": policy(self.options),
+            "credit_bytes": self.options.credit_bytes,
+        }
+        return " ".join(f"{key}={value}" for key, value in words.items()).encode()
+
+    def _const(self, name: str, values: list[int], after: str, scalar: bool = False) -> str:
+        """A constant in the branch of ``after``: one that is in none would do, but is in no loop either."""
+        node_name = self._add(name, "Const", ["^" + split_input(after)[0]], dtype=types_pb2.DT_INT32)
+        tensor = self.view.graph.node[-1].attr["value"].tensor
+        tensor.dtype = types_pb2.DT_INT32
+        tensor.tensor_shape.SetInParent()
+        if not scalar:
+            tensor.tensor_shape.dim.add(size=len(values))
+        tensor.int_val.extend(values)
+        return node_name
+
+    def _add(self, name: str, op: str, inputs: list[str], **attrs: Any) -> str:
+        node = self.view.graph.node.add(name=f"{self.prefix}/{name}", op=op, device=self.node.device)
+        node.input.extend(inputs)
+        for key, value in attrs.items():
+            attr = node.attr[key]
+            if isinstance(value, bytes):
+                attr.s = value
+            elif key in ("T", "Tidx", "Tlen", "dtype"):
+                attr.type = value
+            elif isinstance(value, bool):
+                attr.b = value
+            else:
+                attr.i = value
+        self.view.names.add(node.name)
+        return node.name
