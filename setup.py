@@ -3,7 +3,8 @@
 tfsched's is built against the installed TensorFlow, the simulator's against nothing (``setup.py build_simulator``).
 
 The library and what it was built for go to ``build/native/<TensorFlow version>/`` and from there into the package. Objects
-stay in ``build/native``, so that a second build compiles only what has changed.
+stay in ``build/native``, so that a second build compiles only what has changed. Nearly all of a file's time goes into
+TensorFlow's headers, so several files are compiled as one unit; Bazel compiles each by itself.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ INSTALL = "pip install 'tensorflow>=2.16,<2.22'"  # or tensorflow-cpu: the same 
 
 # Where TensorFlow's wheel keeps the headers of what its own headers include; not every version has each.
 INCLUDES = ("", "external/com_github_grpc_grpc/include", "external/farmhash_archive/src", "external/nsync/public")
+FILES_OF_A_UNIT = 10
 COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall", "-Wno-deprecated-declarations")
 LIBRARIES = ("-l:libtensorflow_framework.so.2", "-l:libtensorflow_cc.so.2")
 
@@ -111,6 +113,20 @@ def simulator_sources() -> list[pathlib.Path]:
     return [path for path in all_sources() if path.parent.name in ("core", "simulator")]
 
 
+def units(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Files in `directory` that include every source of tfsched's library once, neighbours together."""
+    names = [source.relative_to(ROOT).as_posix() for source in sources()]
+    made = []
+    for first in range(0, len(names), FILES_OF_A_UNIT):
+        unit = directory / f"unit_{first // FILES_OF_A_UNIT}.cc"
+        text = "".join(f'#include "{name}"\n' for name in names[first : first + FILES_OF_A_UNIT])
+        if not unit.exists() or unit.read_text() != text:
+            directory.mkdir(parents=True, exist_ok=True)
+            unit.write_text(text)
+        made.append(unit)
+    return made
+
+
 def all_sources() -> list[pathlib.Path]:
     return sorted(path for path in (ROOT / "cc").rglob("*.cc") if not path.stem.endswith(("_test", "_bench")))
 
@@ -163,7 +179,7 @@ def build_library() -> pathlib.Path:
 
     directory = NATIVE / facts["version"]
     objects_of = directory / hashlib.sha256(shlex.join(command + link).encode()).hexdigest()[:12]
-    targets = {source: (objects_of / source.relative_to(ROOT)).with_suffix(".o") for source in sources()}
+    targets = {unit: objects_of / f"{unit.stem}.o" for unit in units(NATIVE / "units")}
     workers = int(os.environ.get("MAX_JOBS", "0")) or os.cpu_count() or 1
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         for complaint in pool.map(lambda item: compile_one(command, *item), targets.items()):

@@ -21,8 +21,9 @@ class ByteSchedulerPolicy : public PriorityPolicy {
   bool Fits(int64_t bytes) const override { return credit_bytes() <= 0 || on_wire_bytes() + bytes <= credit_bytes(); }
 };
 
-PolicyRegistrar registrar("bytescheduler", PolicySpan::kAllSteps,
-                          [](const PolicyOptions& options) { return std::make_unique<ByteSchedulerPolicy>(options); });
+PolicyRegistrar bytescheduler_registrar("bytescheduler", PolicySpan::kAllSteps, [](const PolicyOptions& options) {
+  return std::make_unique<ByteSchedulerPolicy>(options);
+});
 
 }  // namespace
 }  // namespace tfsched

@@ -32,8 +32,8 @@ class FifoPolicy : public Policy {
   std::deque<uint64_t> queue_;
 };
 
-PolicyRegistrar registrar("fifo", PolicySpan::kAllSteps,
-                          [](const PolicyOptions& options) { return std::make_unique<FifoPolicy>(); });
+PolicyRegistrar fifo_registrar("fifo", PolicySpan::kAllSteps,
+                               [](const PolicyOptions& options) { return std::make_unique<FifoPolicy>(); });
 
 }  // namespace
 }  // namespace tfsched

@@ -44,8 +44,8 @@ class P3Policy : public PriorityPolicy {
   std::map<uint64_t, int64_t> left_us_;  // of what is on the wire
 };
 
-PolicyRegistrar registrar("p3", PolicySpan::kAllSteps,
-                          [](const PolicyOptions& options) { return std::make_unique<P3Policy>(options); });
+PolicyRegistrar p3_registrar("p3", PolicySpan::kAllSteps,
+                             [](const PolicyOptions& options) { return std::make_unique<P3Policy>(options); });
 
 }  // namespace
 }  // namespace tfsched

@@ -96,8 +96,8 @@ class TicTacPolicy : public Policy {
   int64_t step_asides_ = 0;
 };
 
-PolicyRegistrar registrar("tictac", PolicySpan::kStep,
-                          [](const PolicyOptions& options) { return std::make_unique<TicTacPolicy>(options); });
+PolicyRegistrar tictac_registrar("tictac", PolicySpan::kStep,
+                                 [](const PolicyOptions& options) { return std::make_unique<TicTacPolicy>(options); });
 
 }  // namespace
 }  // namespace tfsched

@@ -5,12 +5,6 @@
 #include "tensorflow/core/platform/env.h"
 
 namespace tfsched {
-namespace {
-
-int64_t NowUs() { return static_cast<int64_t>(tensorflow::Env::Default()->NowMicros()); }
-
-}  // namespace
-
 std::string KeyOf(const tensorflow::ResourceHandle& handle) {
   return handle.device() + "|" + handle.container() + "|" + handle.name();
 }
@@ -42,7 +36,7 @@ int64_t HandleTable::Intern(const std::vector<tensorflow::Tensor>& handles) {
       entry.owning = owning;
       by_id_[entry.id] = &entry;
     }
-    entry.used_us = NowUs();
+    entry.used_us = static_cast<int64_t>(tensorflow::Env::Default()->NowMicros());
     id = entry.id;
     arm = owning && ArmLocked();
   }
@@ -70,7 +64,7 @@ void HandleTable::ForgetOld() {
   {
     const MutexLock lock(&mu_);
     armed_ = false;
-    const int64_t oldest_us = NowUs() - kKeptUs;
+    const int64_t oldest_us = static_cast<int64_t>(tensorflow::Env::Default()->NowMicros()) - kKeptUs;
     bool left = false;
     for (auto it = entries_.begin(); it != entries_.end();) {
       Entry& entry = it->second;
