@@ -142,9 +142,13 @@ def test_gone_after_a_failed_start(own_namespaces, monkeypatch):
 
 
 def start_owner(body: str) -> subprocess.Popen:
-    script = ("import time\nfrom tfsched.bench import testbed\nbed = testbed.Testbed(['a', 'b'], 1e9)\n") + textwrap.dedent(
-        body
-    )
+    # A shell lets what it runs in the background ignore SIGINT, and so would the owner.
+    script = textwrap.dedent("""
+        import signal, time
+        from tfsched.bench import testbed
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        bed = testbed.Testbed(["a", "b"], 1e9)
+    """) + textwrap.dedent(body)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return subprocess.Popen(
         [sys.executable, "-c", script],
