@@ -45,6 +45,7 @@ INSTALL = "pip install 'tensorflow>=2.16,<2.22'"  # or tensorflow-cpu: the same 
 
 # Where TensorFlow's wheel keeps the headers of what its own headers include; not every version has each.
 INCLUDES = ("", "external/com_github_grpc_grpc/include", "external/farmhash_archive/src", "external/nsync/public")
+# More would leave a processor idle at the end, and make a changed file's recompilation long.
 FILES_OF_A_UNIT = 10
 COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall", "-Wno-deprecated-declarations")
 LIBRARIES = ("-l:libtensorflow_framework.so.2", "-l:libtensorflow_cc.so.2")

@@ -5,6 +5,7 @@
 #include "tensorflow/core/platform/env.h"
 
 namespace tfsched {
+
 std::string KeyOf(const tensorflow::ResourceHandle& handle) {
   return handle.device() + "|" + handle.container() + "|" + handle.name();
 }

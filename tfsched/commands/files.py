@@ -24,6 +24,7 @@ def open_file(path: str, mode: str) -> Any:
 
     try:
         import tensorflow_io  # noqa: F401  (registers s3://, hdfs://, ...)
+    # It raises NotImplementedError where its own native library does not load.
     except (ImportError, NotImplementedError, OSError) as error:
         known = set(tf.io.gfile.get_registered_schemes())
         if path.partition("://")[0] not in known:
