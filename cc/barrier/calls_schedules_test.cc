@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/barrier/calls_testing.h"
+#include "gtest/gtest.h"
 
 namespace tfsched {
 namespace {
@@ -30,7 +31,7 @@ class Schedule {
     EXPECT_EQ(last->calls, 1);
     if (!last->outcome.ok()) ++told_;
     EXPECT_EQ(told_, owed_);
-    ExpectEmpty(calls_);
+    EXPECT_TRUE(IsEmpty(calls_));
   }
 
  private:
@@ -195,7 +196,7 @@ TEST(CallsSchedules, ManyThreadsLeaveNothing) {
   EXPECT_EQ(told.load(), failed.load());
   EXPECT_EQ(calls.counters().begun, begun.load());
   EXPECT_EQ(calls.counters().failed, failed.load());
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 }  // namespace

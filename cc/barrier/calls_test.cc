@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "cc/barrier/calls_testing.h"
+#include "gtest/gtest.h"
 
 namespace tfsched {
 namespace {
@@ -24,7 +25,7 @@ TEST(Calls, OneAtATimePerClient) {
     EXPECT_TRUE(Join(&calls, begun->token)->outcome.ok()) << "f may be over before the step joins";
     calls.EndStep(begun->token);
   }
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 TEST(Calls, TheNextStepIsToldOnce) {
@@ -42,7 +43,7 @@ TEST(Calls, TheNextStepIsToldOnce) {
   EXPECT_TRUE(next->outcome.ok());
   calls.Abandon(next->token);
   EXPECT_EQ(calls.counters().failed, 1);
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 TEST(Calls, CommittedIsTheLastTokenThatWasJoinedUnlessItFailed) {
@@ -136,7 +137,7 @@ TEST(Calls, AFailureBeforeTheJoinIsTheStepsOwn) {
     EXPECT_TRUE(next->outcome.ok());
     calls.EndStep(begun->token);
     calls.Abandon(next->token);
-    ExpectEmpty(calls);
+    EXPECT_TRUE(IsEmpty(calls));
   }
 }
 
@@ -149,7 +150,7 @@ TEST(Calls, APutMayTellItToo) {
   calls.EndStep(begun->token);
   EXPECT_TRUE(calls.TakeError(begun->token).ok());
   EXPECT_TRUE(Drain(&calls)->outcome.ok());
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 TEST(Calls, AStepThatFailsBeforeItsJoinCancelsAndTellsNobody) {
@@ -163,7 +164,7 @@ TEST(Calls, AStepThatFailsBeforeItsJoinCancelsAndTellsNobody) {
     EXPECT_TRUE(next->outcome.ok());
     calls.Abandon(next->token);
     EXPECT_EQ(calls.counters().failed, 0);
-    ExpectEmpty(calls);
+    EXPECT_TRUE(IsEmpty(calls));
   }
 }
 
@@ -182,7 +183,7 @@ TEST(Calls, DrainWaitsInTurnAndTells) {
   EXPECT_TRUE(again->outcome.ok());
   EXPECT_TRUE(next->outcome.ok());
   calls.Abandon(next->token);
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 TEST(Calls, WhatIsGivenUpLeavesNothing) {
@@ -204,7 +205,7 @@ TEST(Calls, WhatIsGivenUpLeavesNothing) {
   calls.CancelBegin("c", before);
   calls.Begin("c", before);
   EXPECT_EQ(waiting->calls + drained->calls + joined->calls, 3);
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 TEST(Calls, WaitIdleIsBounded) {
@@ -216,7 +217,7 @@ TEST(Calls, WaitIdleIsBounded) {
   EXPECT_EQ(calls.WaitIdle(60'000'000), 0);
   other.join();
   calls.EndStep(begun->token);
-  ExpectEmpty(calls);
+  EXPECT_TRUE(IsEmpty(calls));
 }
 
 }  // namespace

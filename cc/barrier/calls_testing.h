@@ -2,12 +2,12 @@
 #ifndef TFSCHED_CC_BARRIER_CALLS_TESTING_H_
 #define TFSCHED_CC_BARRIER_CALLS_TESTING_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "cc/barrier/calls.h"
-#include "gtest/gtest.h"
 
 namespace tfsched {
 
@@ -57,12 +57,10 @@ inline std::shared_ptr<Joined> Drain(Calls* calls, const std::string& client = "
   return drained;
 }
 
-inline void ExpectEmpty(const Calls& calls) {
+// Whether no call, waiter or error is kept any more.
+inline bool IsEmpty(const Calls& calls) {
   const Calls::Counters counters = calls.counters();
-  EXPECT_EQ(counters.outstanding, 0);
-  EXPECT_EQ(counters.queued, 0);
-  EXPECT_EQ(counters.held, 0);
-  EXPECT_EQ(counters.errors, 0);
+  return counters.outstanding == 0 && counters.queued == 0 && counters.held == 0 && counters.errors == 0;
 }
 
 }  // namespace tfsched
