@@ -34,6 +34,8 @@ def test_a_plugin_of_a_client_needs_the_masters_permission(nursery, plugin, tmp_
     environment = {"worker1": {"TFSCHED_ALLOW_PLUGINS": str(tmp_path)}}
     with Cluster(nursery=nursery, workers=2, environment=environment) as cluster:
         arguments = {"options": options, "device": "/job:worker/task:0"}
+        # Else a step may fail with the variables' lack of values before it fails with what is looked for.
+        cluster.call("worker0", "common.open_session", name="initial", device="/job:worker/task:0")
         # The master decides, whoever the client is: worker0's forbids it although the client's process would permit it.
         cluster.call("worker1", "common.open_session", target=cluster.target("worker0"), init=False, **arguments)
         with pytest.raises(TaskError, match="does not permit it") as caught:
