@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import time
 import traceback
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ from scenarios import common
 from tests.fuzz import graphs
 
 v1 = tf.compat.v1
+_RECONNECT_S = 20
 
 
 class _Client:
@@ -84,8 +86,16 @@ class _Client:
         return self.chain.saved(path)
 
     def restore(self, number, name):
+        # A server that asked a worker for a gradient while that was down may not try to connect again for a second.
+        deadline_s = time.monotonic() + _RECONNECT_S
         with self.chain.graph.as_default():
-            self.chain.saver.restore(self.sessions[number], self._path(f"saved{name}"))
+            while True:
+                try:
+                    return self.chain.saver.restore(self.sessions[number], self._path(f"saved{name}"))
+                except tf.errors.UnavailableError:
+                    if time.monotonic() > deadline_s:
+                        raise
+                    time.sleep(0.2)
 
     def drain(self, number):
         if not self.stock:
