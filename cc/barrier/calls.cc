@@ -84,20 +84,17 @@ void Calls::Join(Token token, std::shared_ptr<Joiner> joiner) {
       outcome = StepCancelled();
     } else {
       Call& call = it->second;
-      call.returning = true;
-      EndAwaitReturn(&call, Outcome(), &later);
       if (call.state == CallState::kLaunched) {
         call.joiners.push_back(std::move(joiner));
-      } else if (joiner->Claim()) {
-        outcome = Told(call.outcome);
-        Move(token, outcome.ok() ? CallEvent::kJoin : CallEvent::kTell, &later);
-      } else {
-        joiner = nullptr;
+        return;
       }
+      if (!joiner->Claim()) return;
+      outcome = Told(call.outcome);
+      Move(token, outcome.ok() ? CallEvent::kJoin : CallEvent::kTell, &later);
     }
   }
+  joiner->Call(outcome);
   Run(&later);
-  if (joiner != nullptr) joiner->Call(outcome);
 }
 
 void Calls::CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner) {
@@ -113,31 +110,10 @@ void Calls::CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner) {
   joiner->Call(StepCancelled());
 }
 
-void Calls::AwaitReturn(Token token, std::shared_ptr<Joiner> waiter) {
-  Outcome outcome;
-  {
-    const MutexLock lock(&mu_);
-    if (waiter->claimed()) return;  // given up before it began
-    const auto it = calls_.find(token);
-    if (it == calls_.end() || it->second.state == CallState::kStepFailed || IsDone(it->second.state)) {
-      outcome = StepCancelled();
-    } else if (!it->second.returning) {
-      it->second.returned = std::move(waiter);
-      return;
-    }
-    if (!waiter->Claim()) return;
-  }
-  waiter->Call(outcome);
-}
-
-void Calls::CancelAwaitReturn(Token token, const std::shared_ptr<Joiner>& waiter) {
-  if (!waiter->Claim()) return;
-  {
-    const MutexLock lock(&mu_);
-    const auto it = calls_.find(token);
-    if (it != calls_.end() && it->second.returned == waiter) it->second.returned = nullptr;
-  }
-  waiter->Call(StepCancelled());
+bool Calls::HasReturned(Token token) const {
+  const MutexLock lock(&mu_);
+  const auto it = calls_.find(token);
+  return it == calls_.end() || IsJoined(it->second.state) || IsDone(it->second.state);
 }
 
 Outcome Calls::TakeError(Token token) {
@@ -260,12 +236,6 @@ bool Calls::IsUnderWay(const std::string& client, Token token) const {
   return it != clients_.end() && token != 0 && it->second.current == token;
 }
 
-void Calls::EndAwaitReturn(Call* call, const Outcome& outcome, Later* later) {
-  std::shared_ptr<Joiner> waiter = std::move(call->returned);
-  if (waiter == nullptr || !waiter->Claim()) return;
-  later->push_back([waiter = std::move(waiter), outcome] { waiter->Call(outcome); });
-}
-
 // Lets the client go on once the function is over and it is clear who tells its error. The call may be gone after it.
 void Calls::Move(Token token, CallEvent event, Later* later) {
   const auto it = calls_.find(token);
@@ -276,7 +246,6 @@ void Calls::Move(Token token, CallEvent event, Later* later) {
   call.state = next.to;
   const std::string name = call.client;
   if (event == CallEvent::kJoin) clients_[name].committed = token;
-  if (IsDone(call.state) || IsStepOver(call.state)) EndAwaitReturn(&call, StepCancelled(), later);
   const bool settled = !IsSettled(before) && IsSettled(call.state);
   if (settled) {
     Client& client = clients_[name];

@@ -50,17 +50,16 @@ class Calls {
   // The function was never launched; the step itself says why.
   void Abandon(Token token);
 
-  // Every parameter server has its expectations, and knows what else it has to know before the step returns.
+  // Every parameter server has its expectations.
   void Ack(Token token);
 
   // Calls `joiner` at the Ack, or with the function's error if it ends before.
   void Join(Token token, std::shared_ptr<Joiner> joiner);
   void CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner);
 
-  // Calls `waiter` when the step comes to its Join, also if that has to wait for the Ack; with a derived error if it never
-  // will.
-  void AwaitReturn(Token token, std::shared_ptr<Joiner> waiter);
-  void CancelAwaitReturn(Token token, const std::shared_ptr<Joiner>& waiter);
+  // Whether the token's step has returned, or is about to: it has joined. Also of a call that is over, or of none: what is
+  // outstanding of it ends by itself.
+  bool HasReturned(Token token) const;
 
   // The client's last token whose step has joined it, unless its function has failed: nothing cancels that any more. 0 for
   // none.
@@ -94,8 +93,6 @@ class Calls {
     CallState state = CallState::kLaunched;
     Outcome outcome;  // once it is done
     std::vector<std::shared_ptr<Joiner>> joiners;
-    bool returning = false;            // the step has come to its Join
-    std::shared_ptr<Joiner> returned;  // waits for that
   };
   struct Queued {
     std::shared_ptr<Beginner> beginner;  // either of the two
@@ -109,7 +106,6 @@ class Calls {
   };
   using Later = std::vector<std::function<void()>>;
 
-  static void EndAwaitReturn(Call* call, const Outcome& outcome, Later* later);
   void Move(Token token, CallEvent event, Later* later) TFSCHED_REQUIRES(mu_);
   void Pump(const std::string& name, Later* later) TFSCHED_REQUIRES(mu_);
   void Remove(const std::string& name, const void* waiter, Later* later) TFSCHED_REQUIRES(mu_);

@@ -81,46 +81,27 @@ TEST(Calls, CommittedIsTheLastTokenThatWasJoinedUnlessItFailed) {
   EXPECT_EQ(calls.counters().held, 0);
 }
 
-TEST(Calls, WhoAwaitsAReturnIsToldWhenTheStepComesToItsJoinOrThatItWillNot) {
+TEST(Calls, AStepHasReturnedOnceItHasJoined) {
   Calls calls(1);
-  const auto await = [&](int64_t token) {
-    auto awaited = NewJoined();
-    calls.AwaitReturn(token, awaited->waiter);
-    return awaited;
-  };
   const int64_t first = Begin(&calls)->token;
-  const auto early = await(first);
+  EXPECT_FALSE(calls.HasReturned(first));
+  const auto early = Join(&calls, first);
+  EXPECT_FALSE(calls.HasReturned(first)) << "it waits for the Ack";
   EXPECT_EQ(early->calls, 0);
-  const auto joined = Join(&calls, first);
-  const auto late = await(first);
-  EXPECT_EQ(joined->calls, 0) << "whoever is told of the return may have to tell others before the Ack";
-  for (const auto& one : {early, late}) {
-    EXPECT_EQ(one->calls, 1);
-    EXPECT_TRUE(one->outcome.ok());
-  }
   calls.Ack(first);
-  EXPECT_EQ(joined->calls, 1);
+  EXPECT_EQ(early->calls, 1);
+  EXPECT_TRUE(calls.HasReturned(first));
   EXPECT_FALSE(calls.EndStep(first));
-  EXPECT_TRUE(await(first)->outcome.ok());  // the step is over, the function is not
+  EXPECT_TRUE(calls.HasReturned(first)) << "the step is over, the function is not";
   calls.Done(first, Outcome());
-  EXPECT_EQ(await(first)->outcome.code, kCancelledCode);
+  EXPECT_TRUE(calls.HasReturned(first)) << "nothing of it is outstanding";
 
   const int64_t second = Begin(&calls)->token;
-  const auto never = await(second);
+  calls.Ack(second);
+  EXPECT_FALSE(calls.HasReturned(second));
   EXPECT_TRUE(calls.EndStep(second));
-  EXPECT_EQ(never->calls, 1);
-  EXPECT_EQ(never->outcome.code, kCancelledCode);
-  calls.Done(second, never->outcome);
-
-  const int64_t third = Begin(&calls)->token;
-  const auto given_up = await(third);
-  calls.CancelAwaitReturn(third, given_up->waiter);
-  EXPECT_EQ(given_up->outcome.code, kCancelledCode);
-  const auto failed = await(third);
-  calls.Done(third, kFailure);
-  EXPECT_EQ(failed->outcome.code, kCancelledCode);
-  EXPECT_FALSE(calls.EndStep(third));
-  EXPECT_EQ(given_up->calls, 1);
+  EXPECT_FALSE(calls.HasReturned(second)) << "it has failed";
+  calls.Done(second, Outcome::Derived(kCancelledCode, "cancelled"));
   EXPECT_EQ(calls.counters().held, 0);
 }
 

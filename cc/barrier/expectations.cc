@@ -30,13 +30,13 @@ bool AreClose(const std::string& trainer, const std::string& reader) {
 }  // namespace
 
 std::vector<Expectations::Ticket> Expectations::Expect(const std::string& client, const std::vector<std::string>& keys,
-                                                       Token token) {
+                                                       Token token, bool shared) {
   std::vector<Ticket> tickets;
   const MutexLock lock(&mu_);
   for (const std::string& key : keys) {
     const Ticket ticket = next_++;
     const auto it = entries_.try_emplace(key).first;
-    it->second.tickets.emplace(ticket, Update{client, token});
+    it->second.tickets.emplace(ticket, Update{client, token, shared});
     by_ticket_.emplace(ticket, it);
     by_token_[token].insert(ticket);
     tickets.push_back(ticket);
@@ -59,11 +59,24 @@ void Expectations::Complete(const std::string& key, Token token) {
   Call(ready);
 }
 
-void Expectations::Commit(Token token) {
+void Expectations::Returned(Token token) {
   const MutexLock lock(&mu_);
   const auto found = by_token_.find(token);
   if (found == by_token_.end()) return;
-  for (const Ticket ticket : found->second) by_ticket_.at(ticket)->second.tickets.at(ticket).committed = true;
+  for (const Ticket ticket : found->second) by_ticket_.at(ticket)->second.tickets.at(ticket).returned = true;
+}
+
+void Expectations::NotReturned(Token token, const std::string& key, const std::shared_ptr<WaitWaiter>& waiter) {
+  Ready ready;
+  {
+    const MutexLock lock(&mu_);
+    const auto it = entries_.find(key);
+    if (it == entries_.end()) return;
+    for (const auto& [ticket, update] : it->second.tickets) {
+      if (update.token == token) EndWaiting(&it->second, ticket, waiter.get(), &ready);
+    }
+  }
+  Call(ready);
 }
 
 void Expectations::End(const std::vector<Ticket>& tickets) {
@@ -94,27 +107,32 @@ bool Expectations::Idle(int64_t waits) {
   return true;
 }
 
-void Expectations::Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter) {
+std::vector<Expectations::Doubt> Expectations::Wait(const Reader& reader, const std::string& key,
+                                                    std::shared_ptr<WaitWaiter> waiter) {
   {
     const MutexLock lock(&mu_);
-    if (waiter->claimed()) return;  // given up before it began
+    if (waiter->claimed()) return {};  // given up before it began
     ++waits_;
     const auto it = entries_.find(key);
     if (it != entries_.end()) {
       Waiting waiting;
+      std::vector<Doubt> doubts;
       for (const auto& [ticket, update] : it->second.tickets) {
-        if (Holds(update, reader)) waiting.left.insert(ticket);
+        if (!Holds(update, reader)) continue;
+        waiting.left.insert(ticket);
+        if (update.client != reader.client && !update.returned) doubts.push_back({update.token, HomeOf(update.client)});
       }
       if (!waiting.left.empty()) {
         ++waits_blocked_;
         waiting.waiter = std::move(waiter);
         it->second.waiting.push_back(std::move(waiting));
-        return;
+        return doubts;
       }
     }
-    if (!waiter->Claim()) return;
+    if (!waiter->Claim()) return {};
   }
   waiter->Call(Outcome());
+  return {};
 }
 
 void Expectations::CancelWait(const std::string& key, const std::shared_ptr<WaitWaiter>& waiter) {
@@ -151,19 +169,24 @@ void Expectations::EndLocked(Ticket ticket, Ready* ready) {
   of_token->second.erase(ticket);
   if (of_token->second.empty()) by_token_.erase(of_token);
   it->second.tickets.erase(held);
-  auto& waiting = it->second.waiting;
+  EndWaiting(&it->second, ticket, nullptr, ready);
+  if (it->second.tickets.empty()) entries_.erase(it);  // a waiter is held by a ticket
+}
+
+// The ticket holds nobody any more, or not the `only` one that is given.
+void Expectations::EndWaiting(Entry* entry, Ticket ticket, const WaitWaiter* only, Ready* ready) {
   const auto is_over = [&](Waiting& one) {
+    if (only != nullptr && one.waiter.get() != only) return false;
     if (one.left.erase(ticket) == 0 || !one.left.empty()) return false;
     if (one.waiter->Claim()) ready->push_back(one.waiter);
     return true;
   };
-  waiting.erase(std::remove_if(waiting.begin(), waiting.end(), is_over), waiting.end());
-  if (it->second.tickets.empty()) entries_.erase(it);  // a waiter is held by a ticket
+  entry->waiting.erase(std::remove_if(entry->waiting.begin(), entry->waiting.end(), is_over), entry->waiting.end());
 }
 
 bool Expectations::Holds(const Update& update, const Reader& reader) {
   if (update.client == reader.client) return true;
-  return update.committed && (reader.scope == Scope::kAll || AreClose(update.client, reader.client));
+  return update.shared && (reader.scope == Scope::kAll || AreClose(update.client, reader.client));
 }
 
 void Expectations::Call(const Ready& ready) {

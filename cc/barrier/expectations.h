@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,8 +24,9 @@ namespace tfsched {
 // applied, or with the background function; nothing else can end it, and nothing that has ended is kept.
 //
 // A ticket stands from the beginning of its step. The step may still compute, and may even wait for the one who reads, so
-// nobody waits for another client's step before that has all its gradients. Then its home says so (Commit), and the step
-// returns only when that is known here: who begins to read after the step's return finds it committed.
+// nobody waits for another client's step before that has returned. Whether it has is known in its home alone: a reader that
+// meets such a ticket asks there, and waits meanwhile. A step that returned before the reader began has joined its call by
+// then, so the answer misses none.
 //
 // Thread safe; waiters are called without locks held.
 class Expectations {
@@ -43,6 +45,13 @@ class Expectations {
     Scope scope = Scope::kClose;
   };
 
+  // A step of another client, of which the reader has to ask `home` whether it has returned.
+  struct Doubt {
+    Token token = 0;
+    std::string home;  // a task
+    bool operator<(const Doubt& other) const { return std::tie(token, home) < std::tie(other.token, other.home); }
+  };
+
   struct Counters {
     int64_t tickets = 0;  // outstanding
     int64_t waiting = 0;  // waiters
@@ -50,14 +59,17 @@ class Expectations {
     int64_t waits_blocked = 0;
   };
 
-  // A ticket for each key.
-  std::vector<Ticket> Expect(const std::string& client, const std::vector<std::string>& keys, Token token);
+  // A ticket for each key. Other clients' readers wait for it only if it is `shared`.
+  std::vector<Ticket> Expect(const std::string& client, const std::vector<std::string>& keys, Token token,
+                             bool shared = true);
 
   // The token's update of the key is applied.
   void Complete(const std::string& key, Token token);
 
-  // The token's step has all its gradients, and is about to return.
-  void Commit(Token token);
+  // The answers of the home. The token's step has returned, so every reader in its scope has to see it;
+  void Returned(Token token);
+  // or it had not when this waiter began, which does not wait for it any more.
+  void NotReturned(Token token, const std::string& key, const std::shared_ptr<WaitWaiter>& waiter);
 
   // Ends those of the tickets that are outstanding: the part of the background function that made them is over.
   void End(const std::vector<Ticket>& tickets);
@@ -69,8 +81,8 @@ class Expectations {
   bool Idle(int64_t waits);
 
   // Calls `waiter` when no ticket of the key is left that is outstanding now and that the reader has to see: its own, and
-  // others' that are committed now.
-  void Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter);
+  // those of others in its scope. Of what is given back the caller has to find out whether it has returned.
+  std::vector<Doubt> Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter);
 
   // Gives up a Wait, unless its waiter has been claimed already.
   void CancelWait(const std::string& key, const std::shared_ptr<WaitWaiter>& waiter);
@@ -81,7 +93,8 @@ class Expectations {
   struct Update {
     std::string client;
     Token token = 0;
-    bool committed = false;
+    bool shared = true;
+    bool returned = false;  // as far as anybody has asked
   };
   struct Waiting {
     std::set<Ticket> left;  // that it waits for
@@ -95,6 +108,7 @@ class Expectations {
   using Ready = std::vector<std::shared_ptr<WaitWaiter>>;
 
   static bool Holds(const Update& update, const Reader& reader);
+  static void EndWaiting(Entry* entry, Ticket ticket, const WaitWaiter* only, Ready* ready);
   void EndLocked(Ticket ticket, Ready* ready) TFSCHED_REQUIRES(mu_);
   static void Call(const Ready& ready);
 

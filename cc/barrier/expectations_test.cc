@@ -110,30 +110,54 @@ TEST(Expectations, ACancelledWaitLeavesNothing) {
   ExpectEmpty(expectations);
 }
 
-TEST(Expectations, OthersStepsAreWaitedForWhenTheyAreCommitted) {
+TEST(Expectations, OthersStepsAreWaitedForUnlessTheirHomeSaysThatTheyHadNotReturned) {
   Expectations expectations;
   using Scope = Expectations::Scope;
-  expectations.Expect("a@h", {"w"}, 1);
+  expectations.Expect("a@h", {"v", "w"}, 1);
+  std::vector<Expectations::Doubt> doubts;
   const auto wait = [&](const char* client, Scope scope) {
     auto waited = NewWait();
-    expectations.Wait({client, scope}, "w", waited->waiter);
+    doubts = expectations.Wait({client, scope}, "w", waited->waiter);
     return waited;
   };
-  const auto own = wait("a@h", Scope::kClose), neighbour = wait("b@h", Scope::kClose), all = wait("", Scope::kAll);
-  EXPECT_EQ(own->calls, 0);
-  EXPECT_EQ(neighbour->calls, 1) << "the step may wait for this one";
+  const auto own = wait("a@h", Scope::kClose);
+  EXPECT_TRUE(doubts.empty());
+  expectations.Expect("d@h", {"w"}, 3, /*shared=*/false);
+  const auto elsewhere = wait("c@g", Scope::kClose);
+  EXPECT_TRUE(doubts.empty());
+  EXPECT_EQ(elsewhere->calls, 1);
+  const auto neighbour = wait("b@h", Scope::kClose), all = wait("", Scope::kAll), other = wait("", Scope::kAll);
+  ASSERT_EQ(doubts.size(), 1u);
+  EXPECT_EQ(doubts[0].token, 1);
+  EXPECT_EQ(doubts[0].home, "h");
+  for (const auto& one : {own, neighbour, all, other}) EXPECT_EQ(one->calls, 0);
+  // The step may wait for them. Each had a question of its own.
+  expectations.NotReturned(1, "w", neighbour->waiter);
+  expectations.NotReturned(1, "v", all->waiter);
+  expectations.NotReturned(2, "w", all->waiter);
+  EXPECT_EQ(neighbour->calls, 1);
+  EXPECT_EQ(all->calls, 0);
+  expectations.NotReturned(1, "w", all->waiter);
   EXPECT_EQ(all->calls, 1);
   expectations.Expect("b@h", {"w"}, 2);
   const auto before = wait("b@h", Scope::kClose);
-  expectations.Commit(1);
-  const auto close = wait("b@h", Scope::kClose), late = wait("", Scope::kAll), elsewhere = wait("c@g", Scope::kClose);
-  for (const auto& one : {own, before, close, late}) EXPECT_EQ(one->calls, 0);
-  EXPECT_EQ(elsewhere->calls, 1);
+  EXPECT_EQ(doubts.size(), 1u) << "its own step is not in doubt";
+  expectations.Returned(1);
+  const auto late = wait("", Scope::kAll);
+  ASSERT_EQ(doubts.size(), 1u);
+  EXPECT_EQ(doubts[0].token, 2);
+  expectations.NotReturned(1, "w", before->waiter);
   expectations.Complete("w", 2);
   EXPECT_EQ(before->calls, 1) << "the other step had not returned when it began";
-  EXPECT_EQ(close->calls, 0);
+  for (const auto& one : {own, other, late}) EXPECT_EQ(one->calls, 0);
   expectations.Complete("w", 1);
-  for (const auto& one : {own, close, late}) EXPECT_EQ(one->calls, 1);
+  for (const auto& one : {own, other, late}) EXPECT_EQ(one->calls, 1);
+  expectations.NotReturned(1, "w", late->waiter);
+  const auto own_alone = wait("d@h", Scope::kClose);
+  EXPECT_EQ(own_alone->calls, 0);
+  expectations.EndToken(3);
+  EXPECT_EQ(own_alone->calls, 1);
+  expectations.EndToken(1);
   ExpectEmpty(expectations);
 }
 
@@ -149,6 +173,7 @@ TEST(Expectations, RandomSchedules) {
     std::string key;
     int reader = 0;
     std::set<int64_t> tokens;  // with a ticket of the key that it has to see
+    std::set<int64_t> doubts;  // of those, the ones that its home has not been asked for yet
     bool cancelled = false;
     bool over = false;
   };
@@ -160,13 +185,11 @@ TEST(Expectations, RandomSchedules) {
     std::set<std::pair<int64_t, std::string>> open;  // token, key
     std::map<int64_t, std::vector<Expectations::Ticket>> tickets;
     std::map<int64_t, int> clients;  // token -> which of the readers
-    std::set<int64_t> committed;
+    std::set<int64_t> returned;
     int64_t next_token = 1;
     const auto must_see = [&](int reader, int64_t token) {
       const int client = clients[token];
-      if (client == reader) return true;
-      const bool in_scope = reader == 3 || (reader != 2 && client != 2) || (reader != 1 && client != 1);
-      return in_scope && committed.count(token) > 0;
+      return reader == 3 || client == reader || (reader != 2 && client != 2) || (reader != 1 && client != 1);
     };
     const auto is_held = [&](const Model& model) {
       return std::any_of(model.tokens.begin(), model.tokens.end(),
@@ -201,8 +224,19 @@ TEST(Expectations, RandomSchedules) {
           for (char one = 'a'; one < 'e'; ++one) open.erase({token, std::string(1, one)});
           break;
         case 4:
-          expectations.Commit(token);
-          if (token > 0) committed.insert(token);
+          if (!waits.empty()) {
+            Model& model = waits[draw(static_cast<int>(waits.size()))];
+            if (model.doubts.empty()) break;
+            const int64_t asked = *model.doubts.begin();
+            model.doubts.erase(asked);
+            if (returned.count(asked) > 0 || draw(2) == 0) {
+              returned.insert(asked);
+              expectations.Returned(asked);
+            } else {
+              model.tokens.erase(asked);
+              expectations.NotReturned(asked, model.key, model.waited->waiter);
+            }
+          }
           break;
         case 5:
         case 6:
@@ -220,7 +254,15 @@ TEST(Expectations, RandomSchedules) {
             if (one.second == key && must_see(model.reader, one.first)) model.tokens.insert(one.first);
           }
           model.waited = NewWait();
-          expectations.Wait(readers[model.reader], key, model.waited->waiter);
+          for (const auto& doubt : expectations.Wait(readers[model.reader], key, model.waited->waiter)) {
+            ASSERT_EQ(doubt.home, clients[doubt.token] == 2 ? "g" : "h");
+            model.doubts.insert(doubt.token);
+          }
+          std::set<int64_t> unclear;
+          for (const int64_t one : model.tokens) {
+            if (clients[one] != model.reader && returned.count(one) == 0) unclear.insert(one);
+          }
+          ASSERT_EQ(model.doubts, unclear) << "seed " << seed;
           waits.push_back(std::move(model));
         }
       }
@@ -251,7 +293,7 @@ TEST(Expectations, ManyThreadsLeaveNothing) {
         const auto tickets = expectations.Expect(name, {"v", "w"}, token);
         std::thread updates([&] {
           expectations.Complete("v", token);
-          expectations.Commit(token);
+          expectations.Returned(token);
           if (token % 5 == 0) expectations.EndToken(token);
           expectations.End(tickets);
         });
@@ -259,7 +301,9 @@ TEST(Expectations, ManyThreadsLeaveNothing) {
           auto waiter = std::make_shared<Expectations::WaitWaiter>([&](const Outcome&) { ++waited; });
           ++waits;
           const Expectations::Reader reader{token % 2 == 0 ? name : "", Expectations::Scope::kAll};
-          expectations.Wait(reader, key, waiter);
+          for (const auto& doubt : expectations.Wait(reader, key, waiter)) {
+            if (token % 3 == 0) expectations.NotReturned(doubt.token, key, waiter);
+          }
           if (token % 7 == 0) expectations.CancelWait(key, waiter);
         }
         updates.join();

@@ -11,6 +11,7 @@
 #include "cc/transport/runtime.h"
 #include "cc/transport/send_backlog.h"
 #include "cc/transport/servers.h"
+#include "cc/transport/step_returns.h"
 #include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/distributed_runtime/master_env.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_server_lib.h"
@@ -42,6 +43,12 @@ class Worker : public tensorflow::GrpcWorker {
                                  for (auto& device : *response->mutable_device_attributes()) MarkCapable(&device);
                                  done(status);
                                });
+  }
+
+  void GetStepSequenceAsync(const tensorflow::GetStepSequenceRequest* request, tensorflow::GetStepSequenceResponse* response,
+                            tensorflow::StatusCallback done) override {
+    if (AnswerWhetherReturned(*request, response)) return done(absl::OkStatus());
+    GrpcWorker::GetStepSequenceAsync(request, response, std::move(done));
   }
 };
 

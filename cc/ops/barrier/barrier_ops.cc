@@ -102,12 +102,15 @@ REGISTER_OP("TfschedExpect")
     .Input("resources: N * resource")
     .Attr("N: int >= 0")
     .Attr("client: string")
+    .Attr("shared: bool")
     .Output("expected: int64")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenInAndOut)
     .Doc(R"doc(
 From now on these variables have an update outstanding, until its TfschedNotify or the end of the background
 function on this device, in whatever way.
+
+shared: readers of other clients wait for it, too, when its step has returned. If not, its client alone does.
 )doc");
 
 REGISTER_OP("TfschedNotify")
@@ -126,7 +129,7 @@ REGISTER_OP("TfschedAck")
     .SetIsStateful()
     .SetShapeFn(tfsched::TokenIn)
     .Doc(R"doc(
-Every parameter server has its expectations, and those of a session's step are committed: TfschedJoin may go on.
+Every parameter server has its expectations: TfschedJoin may go on.
 
 expected: from each server the token, when that is so.
 )doc");
@@ -140,24 +143,6 @@ REGISTER_OP("TfschedJoin")
 Waits for the TfschedAck, or fails with the error of the background function. From here on that outlives the step.
 )doc");
 
-REGISTER_OP("TfschedReturned")
-    .Input("token: int64")
-    .Output("returned: int64")
-    .SetIsStateful()
-    .SetShapeFn(tfsched::TokenInAndOut)
-    .Doc(R"doc(
-Puts out the token when the step has come to TfschedJoin: it has all its gradients.
-)doc");
-
-REGISTER_OP("TfschedCommit")
-    .Input("token: int64")
-    .Output("committed: int64")
-    .SetIsStateful()
-    .SetShapeFn(tfsched::TokenInAndOut)
-    .Doc(R"doc(
-From now on everybody's TfschedWait on this task waits for the token's updates: its step is about to return.
-)doc");
-
 REGISTER_OP("TfschedWait")
     .Input("resources: N * resource")
     .Attr("N: int >= 0")
@@ -168,8 +153,8 @@ REGISTER_OP("TfschedWait")
     .Doc(R"doc(
 Waits until no update of the variables is outstanding that was expected when it began. Fails only if its step is cancelled.
 
-client: whose updates; also those of other clients of its program or with its home, if they are committed. "": of all
-  clients, if they are committed.
+client: whose updates; also those of other clients of its program or with its home, if their steps have returned. "": of
+  all clients, if their steps have returned.
 )doc");
 
 REGISTER_OP("TfschedDrain")

@@ -1,4 +1,4 @@
-// TfschedAck, TfschedJoin, TfschedReturned, TfschedDrain: the kernels that wait for background calls in their home.
+// TfschedAck, TfschedJoin, TfschedDrain: the kernels that wait for background calls in their home.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -46,25 +46,6 @@ class JoinKernel : public AsyncOpKernel {
   }
 };
 
-class ReturnedKernel : public AsyncOpKernel {
- public:
-  bool IsExpensive() override { return false; }
-  using AsyncOpKernel::AsyncOpKernel;
-
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    int64_t token = 0;
-    OP_REQUIRES_OK_ASYNC(context, TokenOf(context, 0, &token), done);
-    const auto finish = [](OpKernelContext* context) {
-      context->set_output(0, context->input(0));
-      return absl::OkStatus();
-    };
-    using Joiner = std::shared_ptr<Calls::Joiner>;
-    Await(
-        context, std::move(done), finish, [token](const Joiner& waiter) { ProcessCalls().AwaitReturn(token, waiter); },
-        [token](const Joiner& waiter) { ProcessCalls().CancelAwaitReturn(token, waiter); });
-  }
-};
-
 class DrainKernel : public AsyncOpKernel {
  public:
   bool IsExpensive() override { return false; }
@@ -99,7 +80,6 @@ class DrainKernel : public AsyncOpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("TfschedAck").Device(tensorflow::DEVICE_CPU), AckKernel);
 REGISTER_KERNEL_BUILDER(Name("TfschedJoin").Device(tensorflow::DEVICE_CPU), JoinKernel);
-REGISTER_KERNEL_BUILDER(Name("TfschedReturned").Device(tensorflow::DEVICE_CPU), ReturnedKernel);
 REGISTER_KERNEL_BUILDER(Name("TfschedDrain").Device(tensorflow::DEVICE_CPU), DrainKernel);
 
 }  // namespace

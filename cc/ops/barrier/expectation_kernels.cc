@@ -1,5 +1,6 @@
-// TfschedExpect, TfschedNotify, TfschedCommit, TfschedWait: the kernels on parameter servers.
+// TfschedExpect, TfschedNotify, TfschedWait: the kernels on parameter servers.
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "cc/ops/barrier/inputs.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/handle_table.h"
+#include "cc/transport/servers.h"
+#include "cc/transport/step_returns.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/errors.h"
@@ -36,6 +39,7 @@ class ExpectKernel : public OpKernel {
   bool IsExpensive() override { return false; }
   explicit ExpectKernel(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
+    OP_REQUIRES_OK(context, context->GetAttr("shared", &shared_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -43,7 +47,7 @@ class ExpectKernel : public OpKernel {
     OP_REQUIRES_OK(context, TokenOf(context, 0, &token));
     std::vector<std::string> keys(context->num_inputs() - 1);
     for (size_t i = 0; i < keys.size(); ++i) OP_REQUIRES_OK(context, VariableOf(context, static_cast<int>(i) + 1, &keys[i]));
-    const auto tickets = ProcessExpectations().Expect(client_, keys, token);
+    const auto tickets = ProcessExpectations().Expect(client_, keys, token, shared_);
     // The background function's part on this device has a manager of its own, which is cancelled or destroyed when the part
     // ends, however it ends.
     const auto end = [tickets] { ProcessExpectations().End(tickets); };
@@ -58,6 +62,7 @@ class ExpectKernel : public OpKernel {
 
  private:
   std::string client_;
+  bool shared_ = false;
 };
 
 class NotifyKernel : public OpKernel {
@@ -74,19 +79,6 @@ class NotifyKernel : public OpKernel {
   }
 };
 
-class CommitKernel : public OpKernel {
- public:
-  bool IsExpensive() override { return false; }
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    int64_t token = 0;
-    OP_REQUIRES_OK(context, TokenOf(context, 0, &token));
-    ProcessExpectations().Commit(token);
-    context->set_output(0, context->input(0));
-  }
-};
-
 // Waits for the updates of all variables that are the kernel's inputs.
 class WaitKernel : public AsyncOpKernel {
  public:
@@ -99,6 +91,8 @@ class WaitKernel : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     if (ProcessExpectations().Idle(context->num_inputs())) return done();
     const Expectations::Reader reader = reader_;  // this kernel may be gone when Wait returns
+    tensorflow::WorkerEnv* env = nullptr;
+    FindServer(*context->device(), &env).IgnoreError();  // without a server nobody expects anything here
     std::vector<std::string> keys(context->num_inputs());
     for (size_t i = 0; i < keys.size(); ++i) {
       OP_REQUIRES_OK_ASYNC(context, VariableOf(context, static_cast<int>(i), &keys[i]), done);
@@ -123,7 +117,20 @@ class WaitKernel : public AsyncOpKernel {
       for (const auto& [key, waiter] : *waiters) ProcessExpectations().CancelWait(key, waiter);
     };
     if (!hook.Register(cancel)) return cancel();
-    for (const auto& [key, waiter] : *waiters) ProcessExpectations().Wait(reader, key, waiter);
+    std::map<Expectations::Doubt, Waiters> doubts;
+    for (const auto& [key, waiter] : *waiters) {
+      for (const auto& doubt : ProcessExpectations().Wait(reader, key, waiter)) doubts[doubt].emplace_back(key, waiter);
+    }
+    for (auto& [doubt, those] : doubts) {
+      if (env == nullptr) break;
+      AskWhetherReturned(env, doubt.home, doubt.token,
+                         [token = doubt.token, those = std::move(those)](const absl::Status& status, bool returned) {
+                           // A home that cannot be asked is lost or cut off, and its step with it: the ticket will end.
+                           if (!status.ok()) return;
+                           if (returned) return ProcessExpectations().Returned(token);
+                           for (const auto& [key, waiter] : those) ProcessExpectations().NotReturned(token, key, waiter);
+                         });
+    }
   }
 
  private:
@@ -155,7 +162,6 @@ class WaitKernel : public AsyncOpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("TfschedExpect").Device(tensorflow::DEVICE_CPU), ExpectKernel);
 REGISTER_KERNEL_BUILDER(Name("TfschedNotify").Device(tensorflow::DEVICE_CPU), NotifyKernel);
-REGISTER_KERNEL_BUILDER(Name("TfschedCommit").Device(tensorflow::DEVICE_CPU), CommitKernel);
 REGISTER_KERNEL_BUILDER(Name("TfschedWait").Device(tensorflow::DEVICE_CPU), WaitKernel);
 
 }  // namespace

@@ -29,7 +29,7 @@ def open_attempts(task):
     def add(token, order):
         with tf.device(ps):
             there, variables = ops.tfsched_variables(order, N=1)
-            expected = ops.tfsched_expect(there, variables, client=_CLIENT)
+            expected = ops.tfsched_expect(there, variables, client=_CLIENT, shared=False)
         with tf.device(home):
             ops.tfsched_ack(token, [expected])
             value = ops.tfsched_take(token, T=tf.float32, key="value", shape=None)

@@ -169,7 +169,7 @@ class Training:
             for server in sorted(set(self.ps)):
                 with tf.device(server):
                     mine = [self._handle(number) for number, at in enumerate(self.ps) if at == server]
-                    expected[server] = ops.tfsched_expect(token, mine, client=client)
+                    expected[server] = ops.tfsched_expect(token, mine, client=client, shared=False)
             with tf.device(self.home):
                 ops.tfsched_ack(token, list(expected.values()))
                 poison = ops.tfsched_take(token, T=tf.float32, key="poison", shape=[])

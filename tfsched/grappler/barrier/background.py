@@ -91,12 +91,12 @@ class Body:
         self._inside = cut.inside
         self._copies: dict[int, Any] = {}  # node of the step -> its copy
 
-    def build(self, ahead: list[read_ahead.Reader], committed: bool) -> None:
+    def build(self, ahead: list[read_ahead.Reader], shared: bool) -> None:
         """Fills the graph.
 
         Args:
           ahead: the next step's reads that are answered from here.
-          committed: tell the parameter servers before the step returns, for readers who are other clients.
+          shared: readers who are other clients wait for the updates, too.
         """
         argument = self.graph.node.add(name=TOKEN, op="Placeholder", device=cpu_of(self.home))
         argument.attr["dtype"].type = types_pb2.DT_INT64
@@ -106,19 +106,13 @@ class Body:
             names = [self._handle(variable) for variable in mine]
             inputs = [TOKEN, *names]
             expects[task] = self._node(
-                f"expect{task_suffix(task)}", "TfschedExpect", task, inputs, client=self._client, N=len(names)
+                f"expect{task_suffix(task)}", "TfschedExpect", task, inputs, client=self._client, N=len(names), shared=shared
             )
             arguments = [self._view.nodes[self.handles[one]].name for one in mine if self._is_argument(one)]
             if arguments:
                 self.lists[task] = arguments
-        known = list(expects.values())
-        if committed:  # before the step returns: who begins to read then has to see it
-            returned = self._node("returned", "TfschedReturned", self.home, [TOKEN])
-            known = [
-                self._node(f"commit{task_suffix(task)}", "TfschedCommit", task, [returned, "^" + expected])
-                for task, expected in expects.items()
-            ]
-        self.controls.append(self._node("ack", "TfschedAck", self.home, [TOKEN, *known], N=len(known)))
+        expected = list(expects.values())
+        self.controls.append(self._node("ack", "TfschedAck", self.home, [TOKEN, *expected], N=len(expected)))
         for edge in self._cut.boundary:
             self._add_take(edge)
         for number in [*self._cut.moved, *self._cut.updates]:

@@ -103,7 +103,7 @@ class _Step:
     def part(self) -> Body:
         ahead = read_ahead.find_readers(self.view, self.uses, self.cut.updates, self.visible, self.capable)
         # The body first: it copies what the step then loses.
-        self.body.build(ahead, committed=not self.function)
+        self.body.build(ahead, shared=not self.function)
         token = self._add_call(self._add_waits())
         join = self._add_hand_over(token)
         if ahead:
