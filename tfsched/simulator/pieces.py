@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tfsched._rules import chunk_bytes, chunks_of
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
@@ -209,18 +210,12 @@ def _cut(
     label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     total = sum(size for _, size in parts)
     priority = min(priorities[i] for i, _ in parts) if place is None else place
-    count = 1 if partition == 0 or place is not None else max(1, -(-total // partition))
+    partition = partition if place is None else 0
+    count = chunks_of(total, partition)
     if count * len(parts) > MAX_PIECES:
         raise SimulatorError(f"{label} would leave in {count} pieces; give a larger partition_bytes")
-    borders = [total * k // count for k in range(count + 1)]
-    starts = [0]
-    for _, size in parts:
-        starts.append(starts[-1] + size)
-    first = 0
-    for k in range(count):
-        low, high = borders[k], borders[k + 1]
-        while first + 1 < len(parts) and starts[first + 1] <= low and starts[first + 1] < total:
-            first += 1
-        inside = [i for at, (i, _) in enumerate(parts[first:], first) if at == first or starts[at] < high or k == count - 1]
+    # A piece carries a share of every member: a message that is cut waits for all of them, and is there as a whole.
+    members = tuple(dict.fromkeys(i for i, _ in parts))
+    for k, size in enumerate(chunk_bytes(total, partition)):
         name = label if count == 1 else f"{label}#{k}/{count}"
-        yield Piece(tuple(dict.fromkeys(inside)), high - low, servers[parts[0][0]], name, priority)
+        yield Piece(members, size, servers[parts[0][0]], name, priority)
