@@ -11,7 +11,7 @@ import random
 import pytest
 
 from tests.simulator.scenes import BPS, layers
-from tfsched.ordering import registry
+from tfsched.ordering import Dag, registry
 from tfsched.ordering.decision import Decision
 from tfsched.ordering.evaluate import evaluate
 from tfsched.simulator import Cluster, Method, Workload, simulate
@@ -98,6 +98,42 @@ def test_buckets_plans_what_is_simulated() -> None:
         decision = decide(workload, cluster, method, 0)
         assert decision is not None
         assert simulate(workload, cluster, method, iterations=2).median_us == pytest.approx(decision.notes["makespan_us"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected_bps"),
+    [
+        ({"workers": 3}, BPS / 3),
+        ({"workers": 3, "server_bandwidth_bps": 9 * BPS}, BPS),
+        ({"workers": 3, "server_bandwidth_bps": 2 * BPS}, 2 * BPS / 3),
+        ({"workers": 2, "servers": 4, "server_bandwidth_bps": BPS / 4}, BPS / 2),
+        ({"workers": 4, "servers": 4, "tasks_per_host": 2}, BPS / 2),
+        ({"workers": 2, "servers": 2, "colocated": True}, BPS),
+    ],
+)
+def test_an_ordering_is_told_the_bandwidth_that_a_worker_has(fields: dict, expected_bps: float) -> None:
+    told: list[float] = []
+
+    def spy(dag: Dag, times_us: object = None, *, seed: int = 0) -> dict[str, float]:
+        told.append(dag.resources["net"].bandwidth_bps or 0.0)
+        return {op.name: 0.0 for op in dag.recvs}
+
+    registry._orderings["spy-for-a-test"] = spy
+    try:
+        cluster = Cluster(bandwidth_bps=BPS, **fields)
+        decide(Workload.from_layers(layers((1, 1, 9))), cluster, Method("m", "spy-for-a-test"), 0)
+    finally:
+        registry._orderings.pop("spy-for-a-test")
+    assert told == [pytest.approx(expected_bps)]
+
+
+def test_a_planner_uses_the_servers_own_bandwidth() -> None:
+    """Three workers of 1 byte a µs and a server of 3: Prophet's one block fits before the urgent gradient is made."""
+    workload = Workload.from_layers(layers((1, 100, 10), (1, 100, 90)))
+    cluster = Cluster(workers=3, bandwidth_bps=BPS, server_bandwidth_bps=3 * BPS, barrier=False)
+    decision = decide(workload, cluster, Method("m", "prophet", view="gradients"), 0)
+    assert decision is not None
+    assert [[part.recv for part in message.parts] for message in decision.messages] == [["2"], ["1"]]
 
 
 def test_a_preemptive_plan_in_small_pieces_comes_near_the_optimum() -> None:

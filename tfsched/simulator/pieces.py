@@ -79,7 +79,7 @@ def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> D
     ordering = registry.get(method.ordering)
     bandwidth_bps, startup_us = cluster.bandwidth_bps, cluster.startup_us
     if cluster.architecture == "ps":
-        bandwidth_bps *= min(1.0, cluster.servers / cluster.workers)
+        bandwidth_bps = cluster.worker_bps()
     elif cluster.workers > 1:
         # An all-reduce takes 2(N-1) steps, each of an N-th of the bytes.
         startup_us *= 2 * (cluster.workers - 1)
