@@ -91,6 +91,17 @@ def test_tensors_that_are_cut_are_simulated_as_they_were_planned() -> None:
     assert cut > 50
 
 
+def test_paces_own_pieces_are_simulated_as_they_were_planned() -> None:
+    for seed in range(30):
+        workload, cluster = drawn_large(random.Random(seed))
+        method = Method("m", "pace", view="gradients")
+        decision = decide(workload, cluster, method, 0)
+        assert decision is not None and decision.preemptive
+        plan = Decision(decision, messages=decision.messages)
+        expected_us = evaluate(workload.gradient_dag(FAST_BPS, 2 * cluster.startup_us), plan).makespan_us
+        assert simulate(workload, cluster, method, iterations=2).median_us == pytest.approx(expected_us), seed
+
+
 def test_buckets_plans_what_is_simulated() -> None:
     for seed in range(20):
         workload, cluster = drawn_large(random.Random(seed))

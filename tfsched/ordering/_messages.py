@@ -79,7 +79,7 @@ def plan_messages(dag: Dag, decision: Decision, times_us: Mapping[str, float] | 
             fraction = piece_bytes / size_bytes if size_bytes else 1.0
             result.append(_join(dag, [(i, fraction) for i in members], (*key, piece), cost, piece_bytes, 0.0))
 
-    if decision.messages:
+    if decision.messages and not decision.preemptive:
         taken = _add_explicit(dag, decision.messages, position, cost, result)
     else:
         for group in decision.groups:

@@ -153,7 +153,9 @@ def _messages(
 ) -> list[Planned]:
     """The messages of a step, before they are cut."""
     parameters = workload.parameters
-    if not method.groups and decision is not None and decision.messages:
+    # Pieces of one size may be asked for in the place of those that a preemptive plan comes to.
+    explicit = decision is not None and not (decision.preemptive and method.partition_bytes is not None)
+    if not method.groups and decision is not None and decision.messages and explicit:
         messages: list[Planned] = []
         planned = [0] * len(parameters)
         for message in decision.messages:
