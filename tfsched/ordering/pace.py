@@ -78,7 +78,8 @@ def _messages(jobs: Sequence[Sequence[tuple[str, Cost]]], schedule: MachineSched
     """The messages of one link: a stretch of the schedule carries the bytes that its time allows, a share of every member.
 
     A job's start-up is at the beginning of its time; a stretch that has no more than that carries nothing. A job with
-    a member of no bytes is not cut: it is sent where it begins.
+    a member of no bytes is not cut: it is sent where it begins. No message goes before its time ("from time slot t"): if
+    the wire were free a moment before a more urgent recv is ready, a long message of little urgency would take it.
     """
     stretches: dict[int, list[Slice]] = {}
     for part in schedule.slices:
@@ -102,7 +103,7 @@ def _messages(jobs: Sequence[Sequence[tuple[str, Cost]]], schedule: MachineSched
             if part is own[-1]:  # what has no bytes has a message all the same
                 parts += [Part(name, 0) for (name, cost) in members if not cost.size_bytes]
             if parts:
-                order.append((part.start, Message(tuple(parts))))
+                order.append((part.start, Message(tuple(parts), part.start / 1000.0)))
             sent = until
     order.sort(key=lambda item: item[0])
     yield from (message for _, message in order)
