@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from tfsched import cli  # noqa: E402
 from tfsched.ordering import Dag, Op, Resource  # noqa: E402
+from tfsched.ordering.layers import LayerTable  # noqa: E402
+from tfsched.simulator import profiles  # noqa: E402
 
 # Without a barrier, as MXNet's engine is (ByteScheduler, section 2.3).
 FREE = ":barrier=false"
@@ -58,8 +60,8 @@ def rate(row: dict[str, Any], workers: float = 1) -> str:
     return f"{row['samples_per_s'] / workers:,.1f}"
 
 
-def gain(row: dict[str, Any], over: dict[str, Any]) -> str:
-    return f"{row['samples_per_s'] / over['samples_per_s'] - 1:+.0%}"
+def gain(row: dict[str, Any], over: dict[str, Any], digits: int = 0) -> str:
+    return f"{row['samples_per_s'] / over['samples_per_s'] - 1:+.{digits}%}"
 
 
 def par32(path: pathlib.Path) -> None:
@@ -117,24 +119,52 @@ def tictac() -> None:
     table(["model", "phase", "1 worker", "4 workers"], rows)
 
 
+# The defaults of ByteScheduler's documentation, in bytes of float32 parameters; for all-reduce those that it calls larger.
+DEFAULTS = "bytescheduler+barrier-crossing:partition_bytes=4000000:credit_bytes=16000000"
+RING_DEFAULTS = "bytescheduler+barrier-crossing:partition_bytes=32000000:credit_bytes=64000000"
+SERVER_10 = "--workers 3 --set server_bandwidth_bps=10gbit"
+# A credit of no more than one piece: each waits for the one before (stop and wait).
+ONE_PIECE = "bytescheduler+barrier-crossing:partition_bytes=4000000:credit_bytes=4000000"
+
+
+def stepwise(path: pathlib.Path, at_once: int) -> None:
+    """Prophet's stepwise pattern (section 2.2): ResNet-50's gradients, generated so many at a time."""
+    rows = list(profiles.load("resnet50", 64, 1.66e12))
+    for end in range(len(rows), 0, -at_once):
+        block = range(max(end - at_once, 0), end)
+        total_us = sum(rows[i].backward_us for i in block)
+        for i in block:  # the one computed first takes the time of all
+            rows[i] = rows[i]._replace(backward_us=total_us if i == end - 1 else 0.0)
+    path.write_text(LayerTable(rows).to_csv())
+
+
 def prophet() -> None:
     """Prophet, Tables 2 and 3, and the robustness paragraph of section 5.3."""
-    print("### Prophet, Tables 2 and 3\n")
-    methods = f"vanilla{FREE},prophet{FREE},bytescheduler+barrier-crossing,p3{FREE}:partition_bytes=4000000"
+    print("### Prophet, Tables 2 and 3, figure 12\n")
+    methods = f"vanilla{FREE},prophet{FREE},{DEFAULTS},{ONE_PIECE},p3{FREE}:partition_bytes=4000000"
     names = methods.split(",")
-    common = f"--workers 2 --startup_us 3000 --method {methods} --iterations 5 --warmup 3"
+    tail = f"--startup_us 3000 --method {methods} --iterations 5 --warmup 3"
     published = {
         1.0: (27.7, 25.9, 25.16), 2.0: (47.9, 39.09, 37.69), 3.0: (60, 44, 51.22), 4.0: (67.06, 50.5, 64.34),
         4.5: (69.29, 54.14, 67.83), 6.0: (69.5, 70, 68.93), 10.0: (70.6, 71.1, 72.83),
     }  # fmt: skip
     bandwidths = ",".join(f"{gbps:g}gbit" for gbps in published)
-    line = f"sweep --model resnet50 --flops 1.66e12 --batch 64 --bandwidth {bandwidths} {common}"
-    shown(line)
-    rows = []
-    for bps, of in by_point(command(line)["rows"], "bandwidth_bps").items():
-        cells = [f"{rate(of[name], 2)} ({paper:g})" for name, paper in zip(names[1:], published[bps / 1e9], strict=True)]
-        rows.append([f"{bps / 1e6:,.0f}", rate(of[names[0]], 2), *cells])
-    table(["Mbit/s", "stock MXNet", "prophet (paper)", "bytescheduler (paper)", "p3 (paper)"], rows)
+    for title, where in (
+        ("As section 5.1 describes it: 3 workers of limited bandwidth, a server of 10 Gbit/s", SERVER_10),
+        ("Fitted: 2 workers, and the server's link limited as theirs", "--workers 2"),
+    ):
+        print(f"{title}:\n")
+        line = f"sweep --model resnet50 --flops 1.66e12 --batch 64 --bandwidth {bandwidths} {where} {tail}"
+        shown(line)
+        rows = []
+        for bps, of in by_point(command(line)["rows"], "bandwidth_bps").items():
+            first, second, third = published[bps / 1e9]
+            papers = ("", f" ({first:g})", f" ({second:g})", "", f" ({third:g})")
+            workers = of[names[0]]["workers"]
+            cells = [rate(of[name], workers) + paper for name, paper in zip(names, papers, strict=True)]
+            rows.append([f"{bps / 1e6:,.0f}", *cells])
+        columns = ["stock MXNet", "prophet (paper)", "bytescheduler, 16 MB credit (paper)", "4 MB credit", "p3 (paper)"]
+        table(["Mbit/s", *columns], rows)
     rows = []
     for model, flops, batch, paper in (
         ("resnet18", "2.4e12", 16, "32.46, 29.06"),
@@ -143,24 +173,43 @@ def prophet() -> None:
         ("resnet50", "1.66e12", 32, "34.8, 28.5"),
         ("resnet50", "1.66e12", 64, "60, 44"),
     ):
-        line = f"sweep --model {model} --flops {flops} --batch {batch} --bandwidth 3gbit {common}"
+        line = f"sweep --model {model} --flops {flops} --batch {batch} --bandwidth 3gbit --workers 2 {tail}"
         if not rows:
             shown(line)
         of = next(iter(by_point(command(line)["rows"], "bandwidth_bps").values()))
-        rows.append(
-            [f"{model} ({batch})", *[rate(of[name], 2) for name in names[1:3]], gain(of[names[1]], of[names[2]]), paper]
-        )
-    table(["model (batch)", "prophet", "bytescheduler", "gain", "paper: prophet, bytescheduler"], rows)
+        cells = [rate(of[name], 2) for name in names[1:4]]
+        gains = [gain(of[names[1]], of[name]) for name in names[2:4]]
+        rows.append([f"{model} ({batch})", *cells, *gains, paper])
+    columns = ["prophet", "bytescheduler, 16 MB", "4 MB", "gain over 16 MB", "over 4 MB"]
+    table(["model (batch)", *columns, "paper: prophet, bytescheduler"], rows)
+    print("The stepwise pattern: 13 gradients at once (figure 4), by a layer table in the place of the model, as fitted:\n")
+    with tempfile.TemporaryDirectory() as directory:
+        layers = pathlib.Path(directory) / "layers.csv"
+        stepwise(layers, 13)
+        line = f"--workers 2 --startup_us 3000 --method {names[1]},{DEFAULTS} --iterations 5 --warmup 3"
+        steps = by_point(command(f"sweep {layers} --bandwidth {bandwidths} {line}")["rows"], "bandwidth_bps")
+    # A file has no batch: its samples are steps.
+    rows = [[f"{bps / 1e6:,.0f}", *[rate(row, 2 / 64) for row in of.values()]] for bps, of in steps.items()]
+    table(["Mbit/s", "prophet", "bytescheduler, 16 MB credit"], rows)
+    print("Figure 12, samples a second of one worker at 10 Gbit/s (paper: 69.94 with 2 workers, 68.83 with 8):\n")
+    line = (
+        "sweep --model resnet50 --flops 1.66e12 --batch 64 --bandwidth 10gbit --workers 1,2,4,6,8 --startup_us 3000 "
+        f"--method prophet{FREE} --iterations 5 --warmup 3"
+    )
+    shown(line)
+    found = {row["workers"]: rate(row, row["workers"]) for row in command(line)["rows"]}
+    table(["senders", *map(str, found)], [["prophet", *found.values()]])
 
 
 def pace() -> None:
     """PACE, figures 8 and 9: ring all-reduce, 1080 Ti."""
     print("### PACE, figures 8 and 9\n")
-    methods = f"vanilla{FREE},tao{FREE},mg-wfbp{FREE},pace{FREE}:partition_bytes=4000000,buckets{FREE}"
+    methods = f"vanilla{FREE},tao{FREE},mg-wfbp{FREE},pace{FREE},pace{FREE}:partition_bytes=4000000,buckets{FREE}"
     names = methods.split(",")
     common = f"--architecture ring --startup_us 10 --method {methods} --iterations 5 --warmup 3"
     models = {"vgg16": ("6e12", 64), "resnet50": ("5.5e12", 32), "transformer": ("6e12", 2048)}
-    header = ["WFBP", "TicTac", "MG-WFBP", "PACE", "buckets", "PACE over WFBP", "TicTac", "MG-WFBP", "buckets over PACE"]
+    header = ["WFBP", "TicTac", "MG-WFBP", "PACE", "PACE, 4 MB", "buckets"]
+    header += ["PACE over WFBP", "TicTac", "MG-WFBP", "buckets over PACE", "over PACE, 4 MB"]
     for figure, grid, key in (
         (
             "figure 8: 10 Gbit/s, samples (tokens) a second of all workers",
@@ -181,7 +230,8 @@ def pace() -> None:
                 shown(line)
             for x, of in by_point(command(line)["rows"], key).items():
                 label = f"{x:g}" if key == "workers" else f"{x / 1e9:g}"
-                gains = [gain(of[names[3]], of[names[i]]) for i in range(3)] + [gain(of[names[4]], of[names[3]])]
+                gains = [gain(of[names[3]], of[names[i]]) for i in range(3)]
+                gains += [gain(of[names[5]], of[name], 1) for name in names[3:5]]
                 rows.append([model, label, *[rate(of[name]) for name in names], *gains])
         table(["model", "workers" if key == "workers" else "Gbit/s", *header], rows)
 
@@ -191,32 +241,26 @@ def bytescheduler() -> None:
     print("### ByteScheduler, figure 13\n")
     grid = "--bandwidth 1gbit,10gbit,25gbit,40gbit,100gbit"
     models = {"vgg16": "12e12", "resnet50": "8e12", "transformer": "10e12"}
-    base, ours = f"vanilla{FREE}", "bytescheduler+barrier-crossing:credit_bytes=4000000"
+    base = f"vanilla{FREE}"
     # Round robin by 4 would put every kernel of ResNet-50 on one server: kernel, bias, gamma, beta.
     tail = "--set placement=balanced --startup_us 300 --iterations 5 --warmup 3"
     print("MXNet PS, 4 workers and 4 servers, samples (tokens) a second of one GPU:\n")
     rows = []
     for model, flops in models.items():
         line = f"sweep --model {model} --flops {flops} --workers 4 --servers workers {grid} {tail} --method {base}"
-        parts = f"{line},{ours} --split_bytes 4000000"
+        parts = f"{line},{DEFAULTS},{ONE_PIECE} --split_bytes 4000000"
         if not rows:
             shown(line)
             shown(parts)
         whole = by_point(command(line)["rows"], "bandwidth_bps")
         for bps, of in by_point(command(parts)["rows"], "bandwidth_bps").items():
             one = whole[bps][base]
-            cells = [rate(row, 4) for row in (one, of[base], of[ours])]
-            rows.append([model, f"{bps / 1e9:g}", *cells, gain(of[ours], one), gain(of[ours], of[base])])
-    columns = [
-        "model",
-        "Gbit/s",
-        "stock, whole tensors",
-        "stock, parts of 4 MB",
-        "bytescheduler",
-        "over whole",
-        "over parts",
-    ]
-    table(columns, rows)
+            cells = [rate(row, 4) for row in (one, of[base], of[DEFAULTS], of[ONE_PIECE])]
+            gains = [gain(of[DEFAULTS], one), gain(of[DEFAULTS], of[base]), gain(of[ONE_PIECE], of[base])]
+            rows.append([model, f"{bps / 1e9:g}", *cells, *gains])
+    columns = ["stock, whole tensors", "stock, parts of 4 MB", "bytescheduler, 16 MB credit", "4 MB credit"]
+    columns += ["16 MB over whole", "over parts", "4 MB over parts"]
+    table(["model", "Gbit/s", *columns], rows)
     print("MXNet NCCL, 32 workers in a ring:\n")
     # Partition and credit are the paper's own, Table 1.
     best = {"vgg16": (88, 171), "resnet50": (56, 64), "transformer": (56, 103)}
@@ -224,17 +268,18 @@ def bytescheduler() -> None:
     for model, flops in models.items():
         partition, credit = (1_000_000 * size for size in best[model])
         tuned = f"bytescheduler+barrier-crossing:partition_bytes={partition}:credit_bytes={credit}"
-        small = "bytescheduler+barrier-crossing:credit_bytes=4000000"
+        sizes = (tuned, RING_DEFAULTS, ONE_PIECE)
         line = (
             f"sweep --model {model} --flops {flops} --workers 32 --architecture ring {grid} --startup_us 5 --iterations 5 "
-            f"--warmup 3 --method {base},{tuned},{small}"
+            f"--warmup 3 --method {base},{','.join(sizes)}"
         )
         if not rows:
             shown(line)
         for bps, of in by_point(command(line)["rows"], "bandwidth_bps").items():
-            cells = [rate(of[name], 32) for name in (base, tuned, small)]
-            rows.append([model, f"{bps / 1e9:g}", *cells, gain(of[tuned], of[base]), gain(of[small], of[base])])
-    table(["model", "Gbit/s", "stock", "Table 1's sizes", "4 MB, 4 MB", "Table 1's over stock", "4 MB over stock"], rows)
+            cells = [rate(of[name], 32) for name in (base, *sizes)]
+            rows.append([model, f"{bps / 1e9:g}", *cells, *[gain(of[name], of[base]) for name in sizes]])
+    columns = ["stock", "Table 1's sizes", "32 MB, 64 MB", "4 MB, 4 MB"]
+    table(["model", "Gbit/s", *columns, "Table 1's over stock", "32 MB over stock", "4 MB over stock"], rows)
 
 
 def table1() -> None:

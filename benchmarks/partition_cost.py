@@ -70,7 +70,7 @@ def measure_ops(options: argparse.Namespace) -> None:
     """Split and merge against a proxy, without a network in between."""
     import tensorflow as tf
 
-    from tfsched.grappler.sending.partition import chunks_of
+    from tfsched._rules import chunks_of
     from tfsched.ops import library
 
     ops = library.load()
@@ -178,7 +178,7 @@ def measure_steps(options: argparse.Namespace) -> None:
         worker = tfsched.Server(cluster, job_name="worker", task_index=0)
         opened = list(sessions(options, worker.target))
         times = medians_us({size: call for size, _, call in opened}, options.steps)
-        from tfsched.grappler.sending.partition import chunks_of
+        from tfsched._rules import chunks_of
 
         print(f"\nA step of {options.transfers} transfers of {options.bytes:,} bytes over loopback, microseconds\n")
         print_head("chunk bytes", "chunks of a transfer", "step", "added to the step", "per transfer", "per chunk")

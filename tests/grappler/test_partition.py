@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from tensorflow.core.framework import types_pb2
 
 from tfsched._options import Options
-from tfsched._rules import MIN_PARTITION_BYTES
+from tfsched._rules import BLOCK_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES, chunk_bytes, chunks_of
 from tfsched.errors import TfschedError
 from tfsched.grappler.reading.transfers import MERGE_OP, PROXY_OP, SPLIT_OP
 from tfsched.grappler.rewrite import explain, rewrite
-from tfsched.grappler.sending.partition import BLOCK_BYTES, MAX_CHUNKS, chunks_of
 from tfsched.grappler.sending.proxies import strip_proxies
 from tfsched.ops import library
 from tfsched.ordering import Plan
@@ -114,15 +113,14 @@ def test_twice_is_once_undoing_gives_the_graph_back_and_ranks_count_chunks(seed,
 @given(st.integers(1, 10**10), st.integers(MIN_PARTITION_BYTES, 10**8))
 @settings(RELAXED, max_examples=300)
 def test_chunks_fit_and_are_never_copied_by_grpc(size_bytes, partition_bytes):
-    chunks = chunks_of(size_bytes, partition_bytes)
-    blocks = -(-size_bytes // BLOCK_BYTES)
-    sizes = [(chunk + 1) * blocks // chunks - chunk * blocks // chunks for chunk in range(min(chunks, 200))]
-    if chunks < MAX_CHUNKS:
-        assert max(sizes) * BLOCK_BYTES <= max(partition_bytes, size_bytes if chunks == 1 else 0)
+    sizes = chunk_bytes(size_bytes, partition_bytes)
+    assert sum(sizes) == size_bytes and len(sizes) == chunks_of(size_bytes, partition_bytes)
+    if len(sizes) < MAX_CHUNKS:
+        assert max(sizes) <= partition_bytes
     else:
         assert size_bytes > 63 * MAX_CHUNKS * partition_bytes // 64 - 64 * MAX_CHUNKS
-    if chunks > 1:
-        assert (min(sizes) - 1) * BLOCK_BYTES > 1024
+    if len(sizes) > 1:
+        assert min(sizes) > 1024
 
 
 def parts(input, number, shape, **attrs):
@@ -137,6 +135,15 @@ def test_the_split_cuts_at_the_blocks_that_the_rewrite_counts():
         size = 3 * BLOCK_BYTES
         pieces = session.run(parts(tf.zeros([size], tf.int8), 2, [size]))
     assert [len(piece) for piece in pieces] == [BLOCK_BYTES, 2 * BLOCK_BYTES]
+
+
+@pytest.mark.parametrize(("size", "partition"), [(4096, 4096), (4097, 4096), (20_000, 4100), (99_999, 5000)])
+def test_the_split_cuts_where_plans_and_the_simulator_cut(size, partition):
+    """So does cc/ops/transfers/chunks.h, for which the rewrite says the number of chunks only."""
+    sizes = chunk_bytes(size, partition)
+    with tf.Graph().as_default(), tf1.Session() as session:
+        pieces = session.run(parts(tf.zeros([size], tf.int8), len(sizes), [size]))
+    assert [len(piece) for piece in pieces] == sizes
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)

@@ -59,9 +59,9 @@ def test_each_stretch_of_a_cut_message_pays_a_startup() -> None:
 
 
 def test_pieces() -> None:
-    # Pieces of 3: g2 2..5, then g1 (ready at 4) 5..8, g0 8..10, g1 10..11, g2 11..16.
+    # At most 3, as even as can be: 2, 3, 3 of g2 and 2, 2 of g1. g2 2..4, then g1 (ready at 4) 4..6, g0 6..8, g1 8..10, g2.
     schedule = evaluate(training(), Decision(PRIORITY, partition_bytes=3))
-    assert [schedule.end_us[name] for name in ("g0", "g1", "g2")] == [10, 11, 16]
+    assert [schedule.end_us[name] for name in ("g0", "g1", "g2")] == [8, 10, 16]
     # A start-up for each of 3 + 2 + 1 pieces.
     assert evaluate(training(1.0), Decision(PRIORITY, partition_bytes=3)).end_us["g2"] == 2 + 14 + 6
 
@@ -74,9 +74,9 @@ def test_groups_pay_one_startup_and_wait_for_the_last() -> None:
 
 
 def test_a_large_group_leaves_in_pieces_that_carry_a_share_of_each() -> None:
-    # g2 and g1, 12 bytes, ready at 4: the first 5 of them 4..10; then g0 (ready at 6) 10..13, 13..19, 19..22.
+    # g2 and g1, 12 bytes, ready at 4: a third of them 4..9; then g0 (ready at 6) 9..12, 12..17, 17..22.
     schedule = evaluate(training(1.0), Decision(PRIORITY | {"g1": 2.0}, groups=[("g2", "g1")], partition_bytes=5))
-    assert [schedule.end_us[name] for name in ("g0", "g1", "g2")] == [13, 22, 22]
+    assert [schedule.end_us[name] for name in ("g0", "g1", "g2")] == [12, 22, 22]
 
 
 def test_what_is_handed_over_is_not_overtaken() -> None:

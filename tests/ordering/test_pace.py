@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import random
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.optimize import linprog  # type: ignore[import-untyped]
 
 from tfsched.ordering import Dag, Decision, Op, Resource, evaluate, get, list_schedule
 from tfsched.ordering.evaluate import sent
-from tfsched.ordering.fusion import Tensor, fuse, max_min_partition
+from tfsched.ordering.fusion import MaxMinSize, Tensor, fuse, long_chain_ends
 from tfsched.ordering.jackson import Job, preemptive_schedule
 from tfsched.ordering.pace import pace
 
@@ -136,17 +137,40 @@ def chain_partitions(number: int, groups: int) -> list[list[int]]:
     return [[*cuts, number] for cuts in itertools.combinations(range(1, number), groups - 1)]
 
 
+def printed(sizes: list[int], groups: int) -> tuple[float, list[list[int]]]:
+    """MaxMinSize, lines 11-23, as it stands in the paper; the groups of best_groups are put in the order of the chain."""
+    if groups == 1:
+        return sum(sizes), [sizes]
+    if groups > len(sizes):
+        return -math.inf, []
+    maxmin_size, best_groups = 0.0, []
+    for end in range(1, len(sizes) + 1):
+        t_size, t_groups = printed(sizes[end:], groups - 1)
+        temp_size = min(sum(sizes[:end]), t_size)
+        if maxmin_size < temp_size:
+            maxmin_size, best_groups = temp_size, [sizes[:end], *t_groups]
+    return maxmin_size, best_groups
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=8))
+def test_chains_are_cut_as_printed(sizes: list[int]) -> None:
+    short = MaxMinSize(sizes)
+    for groups in range(1, len(sizes) + 1):
+        assert [sizes[a:b] for a, b in itertools.pairwise([0, *short.ends(groups)])] == printed(sizes, groups)[1]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.data())
-def test_max_min_partition_against_all_partitions(sizes: list[int], data: st.DataObject) -> None:
+def test_max_min_partitions_against_all_partitions(sizes: list[int], data: st.DataObject) -> None:
     groups = data.draw(st.integers(1, len(sizes)))
 
     def smallest(ends: list[int]) -> int:
         return min(sum(sizes[a:b]) for a, b in itertools.pairwise([0, *ends]))
 
-    ends = max_min_partition(sizes, groups)
-    assert len(ends) == groups and ends == sorted(set(ends)) and ends[-1] == len(sizes)
-    assert smallest(ends) == max(map(smallest, chain_partitions(len(sizes), groups)))
+    for ends in (MaxMinSize(sizes).ends(groups), long_chain_ends(sizes, groups)):
+        assert len(ends) == groups and ends == sorted(set(ends)) and ends[-1] == len(sizes)
+        assert smallest(ends) == max(map(smallest, chain_partitions(len(sizes), groups)))
 
 
 def draw_tensors(draw: random.Random, most: int) -> list[Tensor]:
@@ -167,6 +191,9 @@ def test_fusion_is_algorithm_1_by_brute_force() -> None:
         chain = sorted(range(len(tensors)), key=lambda i: (tensors[i].release, -tensors[i].tail, i))
         fusion = fuse(tensors)
         assert [i for group in fusion.groups for i in group] == chain
+        if tensors[0].startup:  # lines 3, 7-9: the first R that is better than those before it
+            spans = [fuse(tensors, counts=[count]).schedule.makespan for count in range(1, len(tensors) + 1)]
+            assert len(fusion.groups) == 1 + spans.index(min(spans))
         alone = preemptive_schedule([Job(t.release, t.startup + t.wire, t.tail) for t in tensors]).makespan
         assert fusion.schedule.makespan <= alone
         helped += fusion.schedule.makespan < alone
@@ -261,6 +288,49 @@ def test_figures_1_and_2() -> None:
     best = evaluate(dag, decision).makespan_us
     assert (fifo.makespan_us, best) == (12.0, 9.0)
     assert best == pytest.approx(0.75 * fifo.makespan_us)
+
+
+def test_the_pieces_are_the_stretches_of_the_schedule() -> None:
+    """Section II-C: "AR1 is partitioned into two smaller all-reduce operators with uneven tensor partition"."""
+    inputs = {"AR1": ("dReLu",), "AR2": ("dAdd",), "AR3": ("dMul",)}
+    ops = [Op("dReLu", "gpu", (), 1.0), Op("dAdd", "gpu", ("dReLu",), 1.0), Op("dMul", "gpu", ("dAdd",), 1.0)]
+    ops += [Op(name, "net", inputs[name], None, size) for name, size in (("AR1", 3), ("AR2", 2), ("AR3", 1))]
+    ops += [Op("Mul", "gpu", ("AR3",), 1.0), Op("Add", "gpu", ("Mul", "AR2"), 2.0), Op("ReLu", "gpu", ("Add", "AR1"), 2.0)]
+    dag = Dag([Resource("gpu", "compute"), Resource("net", "link", 8e6)], ops)
+    decision = pace(dag)
+    pieces = [(part.recv, part.size_bytes) for message in decision.messages for part in message.parts]
+    assert pieces == [("AR1", 1), ("AR2", 1), ("AR3", 1), ("AR2", 1), ("AR1", 2)]
+    assert evaluate(dag, in_pieces(decision)).makespan_us == evaluate(dag, decision).makespan_us == 9.0
+
+
+def in_pieces(decision: Decision) -> Decision:
+    """What a wire is given that does not preempt."""
+    return Decision(decision, messages=decision.messages)
+
+
+def test_without_startup_the_pieces_reach_the_optimum() -> None:
+    draw = random.Random(6)
+    for _ in range(100):
+        dag = training_chain(draw, draw.randrange(1, 9))
+        decision = pace(dag)
+        assert evaluate(dag, in_pieces(decision)).makespan_us == pytest.approx(evaluate(dag, decision).makespan_us)
+
+
+def test_fused_pieces_carry_every_byte_and_one_startup_each() -> None:
+    draw = random.Random(8)
+    cut = 0
+    for _ in range(60):
+        dag = training_chain(draw, draw.randrange(2, 20), startup_us=float(draw.randrange(1, 12)))
+        decision = pace(dag)
+        sizes = dict.fromkeys(decision, 0)
+        for message in decision.messages:
+            for part in message.parts:
+                sizes[part.recv] += part.size_bytes
+        assert sizes == {op.name: op.size_bytes for op in dag.recvs}
+        messages = sent(dag, in_pieces(decision))
+        assert len(messages) == len(decision.messages)
+        cut += len(messages) > len(dag.recvs) - sum(len(group) - 1 for group in decision.groups)
+    assert cut > 5
 
 
 def test_groups_pay_off_with_a_startup_cost() -> None:

@@ -114,8 +114,8 @@ def test_groups_are_kept_on_one_server_and_every_tensor_is_in_one() -> None:
     two = schedule(workload, Cluster(servers=2), method, 0).pieces
     assert sorted(piece.parameters for piece in two) == [(0, 2), (1, 3), (4,), (5,)]
     cut = schedule(workload, Cluster(), Method("m", "layer", None, 60, groups=method.groups), 0).pieces
-    # 100 bytes in two pieces: the border lies inside the third tensor.
-    assert [(piece.parameters, piece.size_bytes) for piece in cut][:2] == [((0, 1, 2), 50), ((2, 3), 50)]
+    # 100 bytes in two pieces, each with a share of every member: a fused tensor waits for all of them.
+    assert [(piece.parameters, piece.size_bytes) for piece in cut][:2] == [((0, 1, 2, 3), 50)] * 2
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfsched._rules import chunks_of
 from tfsched.commands import inputs
 from tfsched.commands.flags import CommandFlags
 from tfsched.errors import TfschedError
@@ -31,7 +32,7 @@ def single_dag(source: Any, flags: CommandFlags) -> Dag:
 def predict(dag: Dag, decision: Any) -> Schedule:
     """The schedule of what an ordering decided. Raises TfschedError where it would take millions of pieces."""
     size = Decision.of(decision).partition_bytes
-    pieces = sum(-(-(op.size_bytes or 0) // size) for op in dag.recvs) if size else 0
+    pieces = sum(chunks_of(op.size_bytes or 0, size) for op in dag.recvs)
     if pieces > MAX_PIECES:
         raise TfschedError(
             f"pieces of {size} bytes would be {pieces}; check the sizes in bytes, or use an ordering that cuts nothing."

@@ -1,1 +1,1 @@
-"""The graph rewrite. May import TensorFlow's protos, tfsched.ordering, _options, graph_ops and ops.library."""
+"""The graph rewrite. May import TensorFlow's protos, tfsched.ordering, _options, _rules, graph_ops and ops.library."""

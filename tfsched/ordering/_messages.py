@@ -7,6 +7,8 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tfsched._rules import chunk_bytes, chunks_of
+
 from ._checks import show
 from .dag import Dag, DagError
 from .decision import Decision, Message
@@ -67,23 +69,17 @@ def plan_messages(dag: Dag, decision: Decision, times_us: Mapping[str, float] | 
     # A wire that can cut a message anywhere need not be given pieces.
     unit = 0 if decision.preemptive else decision.partition_bytes
 
-    def count(size_bytes: int) -> int:
-        pieces = max(1, -(-size_bytes // unit)) if unit else 1
-        if len(result) + pieces > MOST_MESSAGES:
+    def add(members: Sequence[int], key: tuple[float, float], size_bytes: int) -> None:
+        """Send the recvs as one message, or in pieces that carry a share of each."""
+        if len(result) + chunks_of(size_bytes, unit) > MOST_MESSAGES:
             raise OrderingError(
                 f"pieces of {unit} bytes would be more than {MOST_MESSAGES} messages; give a larger partition"
             )
-        return pieces
-
-    def add(members: Sequence[int], key: tuple[float, float], size_bytes: int) -> None:
-        """Send the recvs as one message, or in pieces that carry a share of each."""
-        pieces = count(size_bytes)
-        for piece in range(pieces):
-            piece_bytes = min(unit, size_bytes - piece * unit) if pieces > 1 else size_bytes
-            fraction = piece_bytes / size_bytes if pieces > 1 else 1.0
+        for piece, piece_bytes in enumerate(chunk_bytes(size_bytes, unit)):
+            fraction = piece_bytes / size_bytes if size_bytes else 1.0
             result.append(_join(dag, [(i, fraction) for i in members], (*key, piece), cost, piece_bytes, 0.0))
 
-    if decision.messages:
+    if decision.messages and not decision.preemptive:
         taken = _add_explicit(dag, decision.messages, position, cost, result)
     else:
         for group in decision.groups:

@@ -6,6 +6,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 
+from tfsched._rules import chunks_of
+
 from . import _paths
 from ._messages import costs
 from .dag import Dag
@@ -123,5 +125,4 @@ def _messages(dag: Dag, plan: Decision) -> int:
     """How many messages a plan sends, recvs of unknown size as one."""
     alone = {op.name: op.size_bytes or 0 for op in dag.recvs}
     loads = [sum(alone.pop(name) for name in group) for group in plan.groups] + list(alone.values())
-    unit = plan.partition_bytes
-    return sum(max(1, -(-load // unit)) if unit else 1 for load in loads)
+    return sum(chunks_of(load, plan.partition_bytes) for load in loads)

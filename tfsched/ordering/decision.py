@@ -38,7 +38,7 @@ class Decision(dict[str, float]):
       preemptive: a better message that becomes ready cuts the one on the wire.
       policy: the policy of cc/core that carries this out (docs/policies.md); None leaves the choice to the user.
       messages: the whole plan, message by message in order of preference, where a planner decides that much; it then counts
-        instead of partition_bytes and groups.
+        instead of partition_bytes and groups. With `preemptive` it is for wires that do not preempt.
       notes: what the planner has to say about its result, for people; JSON values.
 
     Raises OrderingError for a size below zero, an unknown policy, a recv that is in two groups, or one without a priority.

@@ -9,16 +9,61 @@ from typing import NamedTuple
 
 from .jackson import Job, MachineSchedule, preemptive_schedule
 
-# Up to here every number of groups is tried, as in Algorithm 1; beyond, a coarse pass and a fine one around its best.
+# Up to here every number of groups is tried and cut as printed; beyond, a coarse pass and a fine one around its best.
 ALL_COUNTS_UP_TO = 256
 
 
-def max_min_partition(sizes: Sequence[int], groups: int) -> list[int]:
-    """Return the ends (exclusive) of `groups` adjacent groups of the chain, with the largest possible smallest sum.
+class MaxMinSize:
+    """Chains cut into adjacent groups whose smallest is as large as possible, for every number of groups.
 
-    PACE (Bao et al., INFOCOM'20), section V, MaxMinSize(N, R). The paper's recursion takes O(N^2 R); here the answer is
-    searched among whole numbers: a threshold is reachable iff taking each group as short as it allows gives `groups` or
-    more, O(R log N log sum). Needs 1 <= groups <= len(sizes) and whole sizes of zero or more.
+    PACE (Bao et al., INFOCOM'20), Algorithm 1, lines 11-23: of the prefixes that leave the largest smallest group, the first
+    group is the shortest (line 20 keeps the first that is better); the rest is cut in the same way. Sizes are whole numbers
+    of zero or more. O(N) for each number of groups: what remains for the rest only shrinks as a prefix grows, so the best
+    prefix is where the two cross. Where only 0 can be reached the printed function returns no groups; here the first groups
+    have one member each.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.prefix = list(itertools.accumulate(sizes, initial=0))
+        self.count = len(sizes)
+        # Of the last so many groups: where they start -> the largest smallest one.
+        self.smallest = [self.prefix[-1] - before for before in self.prefix]
+        self.first_ends: list[list[int]] = [[self.count] * self.count]  # [groups - 1][start]
+
+    def ends(self, groups: int) -> list[int]:
+        """Return the end (exclusive) of each of `groups` groups; needs 1 <= groups <= the number of sizes."""
+        while len(self.first_ends) < groups:
+            self._next()
+        result, start = [], 0
+        for left in range(groups - 1, -1, -1):
+            start = self.first_ends[left][start]
+            result.append(start)
+        return result
+
+    def _next(self) -> None:
+        """Add one to the number of groups."""
+        prefix, rest = self.prefix, self.smallest
+        last = self.count - len(self.first_ends)  # the longest prefix ends here
+        smallest, first_ends = [], []
+        crossing = 1
+        for start in range(last):
+            crossing = max(crossing, start + 1)
+            while crossing <= last and prefix[crossing] - prefix[start] < rest[crossing]:
+                crossing += 1
+            best = rest[crossing] if crossing <= last else 0
+            if crossing > start + 1:
+                best = max(best, prefix[crossing - 1] - prefix[start])
+            smallest.append(best)
+            first_ends.append(bisect.bisect_left(prefix, prefix[start] + best, start + 1))
+        self.smallest = smallest
+        self.first_ends.append(first_ends)
+
+
+def long_chain_ends(sizes: Sequence[int], groups: int) -> list[int]:
+    """Return ends as `MaxMinSize` does, with the same smallest group, in less memory; each group but the last is short.
+
+    The answer is searched among whole numbers: a size is reachable iff taking each group as short as it allows gives
+    `groups` or more, O(R log N log sum).
     """
     prefix = list(itertools.accumulate(sizes, initial=0))
     total = prefix[-1]
@@ -70,15 +115,16 @@ def fuse(tensors: Sequence[Tensor], others: Sequence[Job] = (), counts: Sequence
 
     The chain is sorted by release (ties: the larger tail first). A group is released with its last tensor, needs one
     start-up and the sum of the bytes' times, and has the largest tail. Each number of groups R is scored by the optimal
-    preemptive schedule of its jobs together with `others`, which are never fused; ties go to the larger R. Without
-    start-up no fusion can help, as the jobs of any group can be sent in its place, so only R = N is looked at. `counts`
-    replaces 1..N.
+    preemptive schedule of its jobs together with `others`, which are never fused; ties go to the smaller R (lines 3, 7).
+    Two differences from the paper: without start-up, where no fusion can help, nothing is fused; and more than 256 tensors
+    are cut by `long_chain_ends`, for numbers of groups that `_coarse_to_fine` picks. `counts` replaces 1..N.
     """
     chain = sorted(range(len(tensors)), key=lambda i: (tensors[i].release, -tensors[i].tail, i))
     sizes = [tensors[i].size_bytes for i in chain]
+    short = MaxMinSize(sizes) if len(sizes) <= ALL_COUNTS_UP_TO else None
 
     def score(count: int) -> Fusion:
-        ends = max_min_partition(sizes, count)
+        ends = short.ends(count) if short else long_chain_ends(sizes, count)
         groups = [tuple(chain[a:b]) for a, b in itertools.pairwise([0, *ends])]
         jobs = [_job([tensors[i] for i in group]) for group in groups]
         return Fusion(groups, jobs, preemptive_schedule([*jobs, *others]))
@@ -90,7 +136,7 @@ def fuse(tensors: Sequence[Tensor], others: Sequence[Job] = (), counts: Sequence
         counts = [number]
     if counts is None and number > ALL_COUNTS_UP_TO:
         return _coarse_to_fine(score, number)
-    return _best(map(score, counts if counts is not None else range(number, 0, -1)))
+    return _best(map(score, counts if counts is not None else range(1, number + 1)))
 
 
 def _job(members: Sequence[Tensor]) -> Job:
@@ -112,10 +158,10 @@ def _best(fusions: Iterator[Fusion]) -> Fusion:
 def _coarse_to_fine(score: Callable[[int], Fusion], number: int) -> Fusion:
     """The paper suggests a stochastic search where N is large; this is a deterministic one of about 128 scores, then 48."""
     points = 64 if number <= 2_000 else 24
-    coarse = sorted({1 + round((number - 1) * (k / (points - 1)) ** 2) for k in range(points)}, reverse=True)
+    coarse = sorted({1 + round((number - 1) * (k / (points - 1)) ** 2) for k in range(points)})
     best = _best(map(score, coarse))
     place = coarse.index(len(best.groups))
-    low = coarse[min(place + 1, len(coarse) - 1)]
-    high = coarse[max(place - 1, 0)]
+    low = coarse[max(place - 1, 0)]
+    high = coarse[min(place + 1, len(coarse) - 1)]
     step = max(1, (high - low) // points)
-    return _best(itertools.chain([best], map(score, range(high, low - 1, -step))))
+    return _best(map(score, sorted({len(best.groups), *range(low, high + 1, step)})))

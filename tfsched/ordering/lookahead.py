@@ -25,7 +25,7 @@ PASSES = 4
 
 @register("lookahead")
 def lookahead(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int = 0) -> dict[str, float]:
-    """Return distinct priorities 0..n-1 whose list schedule is never longer than that of TIO, TAO and the layer order.
+    """Return distinct priorities 0..n-1 whose list schedule, in whole ns, is never longer than that of TIO, TAO and layer.
 
     TAO is greedy: it looks at what the next transfer activates and no further. Here whole schedules are compared.
 
@@ -39,9 +39,10 @@ def lookahead(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: in
     5. Where that helped, tidying up: transfer by transfer back into the order of the best candidate of step 1, where that
        costs nothing, for what does not matter under these times may matter under slightly different ones.
 
-    Times count in whole nanoseconds. It ends at a lower bound (each resource alone between longest paths), and after 200
-    schedules per recv or a million ops run, whichever is first: seconds at 100,000 ops, where not much more than 1 and 2
-    is left.
+    Times count in whole nanoseconds: where ops take only a few of these, a schedule may be longer than TAO's under the
+    times as given. It ends at a lower bound (each resource alone between longest
+    paths), and after 200 schedules per recv or a million ops run, whichever is first: seconds at 100,000 ops, where not much
+    more than 1 and 2 is left.
 
     It does not help where TAO reaches the bound already (chains, most sequential models), and its result is only as good as
     the op times: it needs them from a trace. `seed` draws the random moves. Raises DagError for a bad time.
@@ -66,7 +67,7 @@ def lookahead(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: in
     search.tidy()
     found = search.best_order
     if search.best > search.bound:
-        # Whole ns and fractions of them may differ in the last digit; the promise is about list_schedule.
+        # Whole ns and fractions of them may differ in the last digit; what has been run is compared by list_schedule.
         found = min([found, *tried], key=lambda order: list_schedule(dag, _numbered(dag, order), times_us).makespan_us)
     priorities = _numbered(dag, found)
     return {op.name: priorities[op.name] for op in dag.recvs}

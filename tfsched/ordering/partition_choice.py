@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tfsched._rules import chunks_of
+
 from . import _paths
 from ._messages import costs
 from .dag import Dag
@@ -33,7 +35,7 @@ def choose_partition(dag: Dag, decision: Decision, times_us: Mapping[str, float]
     sizes = [size for size in (1 << k for k in range(62, 15, -1)) if size < largest]
     spans = []
     for size in [0, *sizes]:
-        if size and sum(-(-b // size) for b in recv_bytes) > MOST_OPS:
+        if sum(chunks_of(b, size) for b in recv_bytes) > MOST_OPS:
             break
         trial = Decision(decision, partition_bytes=size, groups=decision.groups)
         spans.append(evaluate(dag, trial, times_us).makespan_us)

@@ -45,7 +45,8 @@ def gradient_blocks(gradients: Sequence[Gradient], partition_bytes: int = 0) -> 
     Readings: "back-propagation" ends with the last generation, which is gradient 0's in the paper's chain. A^(q), printed
     as min |c^(q) - c^(j)| over j < q, is the time until the next generation of such a j: in the stepwise pattern many
     gradients have the same c, and as printed only one of them could ever be sent before gradient 0. A block is one
-    message and pays one start-up, which is the paper's f(s, B) of equation 10.
+    message and pays one start-up, which is the paper's f(s, B) of equation 10. Equation 4, by which a parameter is back
+    after 2 E, push and pull, is part of the objective (6) and not of the algorithm: what is sent when does not depend on it.
     """
     left = [gradient.size_bytes for gradient in gradients]
     sent = [0] * len(gradients)  # time of what has been sent
@@ -110,8 +111,10 @@ def prophet(
     """Return priorities by layer and the messages of Prophet's Algorithm 1, with each link by itself.
 
     Prophet (section 4.1): see `gradient_blocks`. Priorities are those of `layer`. c^(i) is the longest path before the
-    transfer, in place of the profile of the authors; recvs that wait for other recvs are left to their priority, as their
-    time is not known beforehand. `groups` are the blocks of whole gradients, for a wire that takes no explicit messages.
+    transfer, in place of the profile of the authors: several have the same c^(i), the stepwise pattern of section 2.2, only
+    where the dag says so, while the authors' framework collected gradients before it sent them. Recvs that wait for other
+    recvs are left to their priority, as their time is not known beforehand. `groups` are the blocks of
+    whole gradients, for a wire that takes no explicit messages.
     Raises DagError for a bad time. `seed` is not used.
     """
     duration = times_ns(dag, times_us)

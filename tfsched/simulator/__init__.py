@@ -1,4 +1,4 @@
-"""Simulates training steps on a described cluster. May import numpy, yaml, tfsched.ordering, graph_ops
+"""Simulates training steps on a described cluster. May import numpy, yaml, tfsched.ordering, _rules, graph_ops
 and errors, no TensorFlow.
 
 The scheduling policies are those of cc/core, driven through a virtual clock (docs/simulator.md).

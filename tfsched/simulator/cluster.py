@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -197,6 +198,17 @@ class Cluster:
             for host in of_server:
                 bps[host] = self.server_bandwidth_bps
         return of_worker, of_server, bps
+
+    def worker_bps(self) -> float:
+        """What one worker has, in either direction, if all of them use all servers at once: bits per second.
+
+        Its part of its own host's link or an even part of all servers' links, whichever is less.
+        """
+        of_worker, of_server, bps = self.hosts()
+        own_bps = min(bps[host] / tasks for host, tasks in collections.Counter(of_worker).items())
+        if not of_server:
+            return own_bps
+        return min(own_bps, sum(bps[host] for host in set(of_server)) / self.workers)
 
 
 def read_yaml(path: str) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tfsched._rules import chunk_bytes, chunks_of
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
@@ -78,7 +79,7 @@ def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> D
     ordering = registry.get(method.ordering)
     bandwidth_bps, startup_us = cluster.bandwidth_bps, cluster.startup_us
     if cluster.architecture == "ps":
-        bandwidth_bps *= min(1.0, cluster.servers / cluster.workers)
+        bandwidth_bps = cluster.worker_bps()
     elif cluster.workers > 1:
         # An all-reduce takes 2(N-1) steps, each of an N-th of the bytes.
         startup_us *= 2 * (cluster.workers - 1)
@@ -152,7 +153,9 @@ def _messages(
 ) -> list[Planned]:
     """The messages of a step, before they are cut."""
     parameters = workload.parameters
-    if not method.groups and decision is not None and decision.messages:
+    # Pieces of one size may be asked for in the place of those that a preemptive plan comes to.
+    explicit = decision is not None and not (decision.preemptive and method.partition_bytes is not None)
+    if not method.groups and decision is not None and decision.messages and explicit:
         messages: list[Planned] = []
         planned = [0] * len(parameters)
         for message in decision.messages:
@@ -209,18 +212,12 @@ def _cut(
     label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     total = sum(size for _, size in parts)
     priority = min(priorities[i] for i, _ in parts) if place is None else place
-    count = 1 if partition == 0 or place is not None else max(1, -(-total // partition))
+    partition = partition if place is None else 0
+    count = chunks_of(total, partition)
     if count * len(parts) > MAX_PIECES:
         raise SimulatorError(f"{label} would leave in {count} pieces; give a larger partition_bytes")
-    borders = [total * k // count for k in range(count + 1)]
-    starts = [0]
-    for _, size in parts:
-        starts.append(starts[-1] + size)
-    first = 0
-    for k in range(count):
-        low, high = borders[k], borders[k + 1]
-        while first + 1 < len(parts) and starts[first + 1] <= low and starts[first + 1] < total:
-            first += 1
-        inside = [i for at, (i, _) in enumerate(parts[first:], first) if at == first or starts[at] < high or k == count - 1]
+    # A piece carries a share of every member: a message that is cut waits for all of them, and is there as a whole.
+    members = tuple(dict.fromkeys(i for i, _ in parts))
+    for k, size in enumerate(chunk_bytes(total, partition)):
         name = label if count == 1 else f"{label}#{k}/{count}"
-        yield Piece(tuple(dict.fromkeys(inside)), high - low, servers[parts[0][0]], name, priority)
+        yield Piece(members, size, servers[parts[0][0]], name, priority)

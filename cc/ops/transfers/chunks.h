@@ -14,7 +14,8 @@ namespace tfsched {
 
 // Borders between chunks are multiples of it, so that a chunk lies aligned in the whole tensor's memory: what the receiver's
 // blocks are aligned to, a cache line, and a multiple of the size of every element, for those are powers of two up to 16.
-// BLOCK_BYTES in tfsched/grappler/sending/partition.py is the same number; a test compares it with what the split op does.
+// BLOCK_BYTES in tfsched/_rules.py is the same number, and chunk_bytes there gives the same borders; a test compares them
+// with what the split op does.
 constexpr int64_t kBlockBytes = Block::kAlignment;
 
 // How a tensor of so many elements is cut into so many chunks.

@@ -8,11 +8,12 @@ from typing import Any
 
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
+from tfsched._rules import BLOCK_BYTES
 from tfsched.graph_ops import AHEAD_OP
 from tfsched.grappler.barrier.failures import UPDATE_OP
 from tfsched.grappler.reading.graph import digest, split_input
 from tfsched.grappler.reading.transfers import MERGE_OP, SPLIT_OP
-from tfsched.grappler.sending.partition import BLOCK_BYTES, ELEMENT_BYTES
+from tfsched.grappler.sending.partition import ELEMENT_BYTES
 
 PIECE_OP, FROM_PIECES_OP = "TfschedUpdatePiece", "TfschedUpdateFromPieces"
 

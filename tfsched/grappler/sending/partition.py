@@ -8,18 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from tensorflow.core.framework import types_pb2
 
 from tfsched._options import Options
+from tfsched._rules import chunks_of
 from tfsched.grappler.reading.graph import GraphView, split_input
 from tfsched.grappler.reading.shapes import Shape, Shapes
 from tfsched.grappler.reading.transfers import MERGE_OP, SPLIT_OP, Transfer
 from tfsched.grappler.sending.proxies import add_sender, redirect, unused_name
 from tfsched.grappler.sending.ranks import Cut, Ranked
 from tfsched.ordering import Plan
-
-# Every chunk costs a request and an answer. Tensors that would need more chunks leave in larger ones.
-MAX_CHUNKS = 4096
-
-# Chunks begin at multiples of it: kBlockBytes of cc/ops/transfers/chunks.h.
-BLOCK_BYTES = 64
 
 # Types whose elements are whole bytes and lie one behind the other; of others (int4 and the like) nothing is assumed.
 ELEMENT_BYTES = {
@@ -114,11 +109,6 @@ class Cutter:
         if self._capable is not None and transfer.receiver not in self._capable:
             return "to a task without tfsched"
         return "of unknown size" if shape is None else ""
-
-
-def chunks_of(size_bytes: int, partition_bytes: int) -> int:
-    """How many chunks of at most ``partition_bytes`` (BLOCK_BYTES or more) a tensor needs, but not more than MAX_CHUNKS."""
-    return min(max(1, -(-size_bytes // (partition_bytes - partition_bytes % BLOCK_BYTES))), MAX_CHUNKS)
 
 
 def insert_chunks(view: GraphView, ranked: Sequence[Ranked], options: Options) -> None:
