@@ -50,6 +50,41 @@ class Worker : public tensorflow::GrpcWorker {
     if (AnswerWhetherReturned(*request, response)) return done(absl::OkStatus());
     GrpcWorker::GetStepSequenceAsync(request, response, std::move(done));
   }
+
+  // Stock's collectives pass by the rendezvous manager; the emulated link has to see their bytes, too.
+  void RecvBufAsync(tensorflow::CallOptions* opts, const tensorflow::RecvBufRequest* request,
+                    tensorflow::RecvBufResponse* response, tensorflow::StatusCallback done) override {
+    if (!ProcessDispatcher().emulated()) {
+      GrpcWorker::RecvBufAsync(opts, request, response, std::move(done));
+      return;
+    }
+    auto info = std::make_shared<TransferInfo>();
+    info->name = request->buf_rendezvous_key();
+    info->receiver = TaskOf(request->dst_device());
+    info->policy = "fifo";
+    CommTask task;
+    task.info = std::move(info);
+    task.sender = TaskOf(request->src_device());
+    task.bytes = request->num_bytes();
+    task.requested_us = ProcessDispatcher().NowUs();
+    GrpcWorker::RecvBufAsync(opts, request, response,
+                             [task = std::move(task), done = std::move(done)](const absl::Status& status) mutable {
+                               if (!status.ok()) {
+                                 done(status);
+                                 return;
+                               }
+                               task.ready_us = ProcessDispatcher().NowUs();
+                               // Of no step: this worker's may be over while its last bytes are on their way.
+                               task.start = [done = std::move(done)](uint64_t id, bool) {
+                                 done(absl::OkStatus());
+                                 ProcessDispatcher().Finish(id);
+                               };
+                               ProcessDispatcher().Submit(std::move(task));
+                             });
+  }
+
+ private:
+  static std::string TaskOf(const std::string& device) { return device.substr(0, device.find("/device:")); }
 };
 
 // A session that does not ask for tfsched reads variables, too, and has to see whole steps. So the pass looks at its graphs

@@ -62,7 +62,7 @@ def test_a_worker_that_got_no_step_was_idle_all_the_time():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"api": "keras"}, "api 'keras' is unknown: choose session or strategy"),
+        ({"api": "keras"}, "api 'keras' is unknown: choose session, strategy or mirrored"),
         ({"api": "strategy", "claims": True}, "--claims traces the steps of sessions"),
     ],
 )

@@ -27,6 +27,10 @@ _LOG_LINES = 12
 _COORDINATION = "coordination"  # the host of the coordinators
 
 
+def _mirrored_name(index: int, protocol: str) -> str:
+    return f"worker{index} ({protocol})"
+
+
 class Cluster:
     """A running cluster; a context manager. One server a protocol in each task.
 
@@ -35,7 +39,9 @@ class Cluster:
     are those of each worker, 0 for TensorFlow's default; parameter servers have that always.
 
     With `coordinators` there is one more host, with a process a protocol that coordinates the workers: TensorFlow's
-    coordinator can speak to one cluster only. With `apart` workers compute on cores of their own, from the first call on.
+    coordinator can speak to one cluster only. With `mirrored` the workers' programs make their servers themselves, one a
+    process, so each host has a process a protocol, of which one is at work. With `apart` workers compute on cores of their
+    own, from the first call on.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class Cluster:
         inter_op_threads: int = 0,
         timeout_s: float = 300.0,
         coordinators: bool = False,
+        mirrored: bool = False,
         apart: bool = False,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
@@ -63,6 +70,10 @@ class Cluster:
         }
         # Protocol -> the process that coordinates.
         self.coordinators = {protocol: f"coordinator{n}" for n, protocol in enumerate(protocols) if coordinators}
+        # Protocol -> the processes that train with it, in the order of the workers.
+        self._mirrored = {
+            protocol: [_mirrored_name(index, protocol) for index in range(workers)] for protocol in protocols if mirrored
+        }
         self._timeout_s = timeout_s
         self._apart = apart
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -83,12 +94,15 @@ class Cluster:
                 self.hosts.receive_on(pinning.halves(os.sched_getaffinity(0))[0])
             clusters = self._addresses(names, limited)
             for (job, index), name in zip(self.tasks, names, strict=True):
-                self._start(name, name, job, index, clusters)
+                for protocol in self._mirrored:
+                    own = {protocol: clusters[protocol]}
+                    self._start(_mirrored_name(index, protocol), name, job, index, own, mirrored=True)
+                if not self._mirrored:
+                    self._start(name, name, job, index, clusters)
             for protocol, name in self.coordinators.items():
                 self._start(name, _COORDINATION, "chief", 0, {protocol: self._with_chief(protocol, clusters[protocol])})
             deadline_s = time.monotonic() + _START_TIMEOUT_S
-            for name in (*names, *self.coordinators.values()):
-                ready = self._receive(name, deadline_s - time.monotonic(), "start")
+            for ready in self._receive(list(self._processes), deadline_s - time.monotonic(), "start"):
                 self.tensorflow = ready["tensorflow"]
         except BaseException:
             self.close()
@@ -114,11 +128,14 @@ class Cluster:
         port = _PORTS_IN_NAMESPACE + list(self.coordinators).index(protocol) if limited else free_ports(1)[0]
         return {**jobs, "chief": [f"{self.hosts.address(_COORDINATION)}:{port}"]}
 
-    def _start(self, name: str, host: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]]) -> None:
+    def _start(
+        self, name: str, host: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]], mirrored: bool = False
+    ) -> None:
         spec = {
             "clusters": clusters,
             "job": job,
             "task": index,
+            "mirrored": mirrored,
             "timeout_s": self._timeout_s,
             **self._threads[job],
         }
@@ -156,39 +173,69 @@ class Cluster:
 
     def call(self, timeout_s: float | None = None, to: str = "worker0", **request: Any) -> dict[str, Any]:
         """Sends a request to worker 0 or a coordinator and returns its answer; watches all tasks meanwhile."""
-        if self._apart:  # each time anew: sessions and functions start threads
+        self._pin()
+        self._send(to, request)
+        (answer,) = self._receive([to], timeout_s or self._timeout_s, request["do"])
+        return answer
+
+    def call_each(self, protocol: str, **request: Any) -> list[dict[str, Any]]:
+        """Sends a request to all mirrored workers that speak `protocol`, and returns their answers in the workers' order."""
+        self._pin()
+        for name in self._mirrored[protocol]:
+            self._send(name, request)
+        return self._receive(self._mirrored[protocol], self._timeout_s, request["do"])
+
+    def _pin(self) -> None:
+        if not self._apart:
+            return
+        # Each time anew: sessions and functions start threads. A worker's processes share its cores.
+        for names in self._mirrored.values():
+            pinning.pin([self.pid(name) for name in names], [])
+        if not self._mirrored:
             workers = [name for name in self._processes if name.startswith("worker")]
             others = self._processes.keys() - set(workers)
             pinning.pin([self.pid(name) for name in workers], [self.pid(name) for name in others])
-        stdin = self._processes[to].stdin
+
+    def _send(self, name: str, request: dict[str, Any]) -> None:
+        stdin = self._processes[name].stdin
         assert stdin is not None
-        try:
+        with contextlib.suppress(OSError):  # it died: reported where its answer is waited for
             stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[arg-type]
             stdin.flush()
-        except OSError:
-            pass  # it died: reported below
-        return self._receive(to, timeout_s or self._timeout_s, request["do"])
 
-    def _receive(self, name: str, timeout_s: float, doing: str) -> dict[str, Any]:
-        stdout = self._processes[name].stdout
-        assert stdout is not None
+    def _receive(self, names: list[str], timeout_s: float, doing: str) -> list[dict[str, Any]]:
+        """The answers of some tasks, in this order. The first error ends it: the others may wait for whoever told it."""
         deadline_s = time.monotonic() + timeout_s
+        answers: dict[str, dict[str, Any]] = {}
         with selectors.DefaultSelector() as selector:
-            selector.register(stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffers[name]:
-                if selector.select(0.25):
-                    data = os.read(stdout.fileno(), 1 << 16)
-                    self._buffers[name] += data
-                    if data:
-                        continue
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self._processes[name].wait(5)
-                self._check_alive()
+            for name in names:
+                stdout = self._processes[name].stdout
+                assert stdout is not None
+                selector.register(stdout, selectors.EVENT_READ, name)
+            while len(answers) < len(names):
+                ready = selector.select(0.25)
+                for key, _ in ready:
+                    data = os.read(key.fd, 1 << 16)
+                    self._buffers[key.data] += data
+                    if b"\n" in data:
+                        answers[key.data] = self._answer(key.data)
+                        selector.unregister(key.fileobj)
+                    elif not data:
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            self._processes[key.data].wait(5)
+                        self._check_alive()
+                if not ready:
+                    self._check_alive()
                 if time.monotonic() > deadline_s:
+                    late = next(name for name in names if name not in answers)
                     raise BenchFailed(
-                        f"{name} did not finish '{doing}' within {timeout_s:.0f} s: raise "
-                        f"--timeout_s or use a smaller model or batch{self._tail(name)}"
+                        f"{late} did not finish '{doing}' within {timeout_s:.0f} s: raise "
+                        f"--timeout_s or use a smaller model or batch{self._tail(late)}"
                     )
+        return [answers[name] for name in names]
+
+    def _answer(self, name: str) -> dict[str, Any]:
+        """What a task has just said."""
         line, _, self._buffers[name] = self._buffers[name].partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

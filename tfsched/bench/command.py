@@ -20,10 +20,11 @@ from tfsched.bench.cluster import Cluster
 from tfsched.bench.config import BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
+from tfsched.bench.mirrored_runner import MirroredRunner
 from tfsched.bench.op_times import StepSample
 from tfsched.bench.runner import TRACED_STEPS, Runner
 from tfsched.bench.runner import Progress as Report
-from tfsched.bench.settings import STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
+from tfsched.bench.settings import MIRRORED, STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
 from tfsched.bench.threads import available_cores
 
 __all__ = ["BenchConfig", "run", "trace_model"]
@@ -74,6 +75,7 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
         *threads_of(config),
         config.timeout_s,
         coordinators=config.api == STRATEGY,
+        mirrored=config.api == MIRRORED,
         apart=are_apart(config),
     )
 
@@ -83,12 +85,16 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
     notes = list(link.notes)
     intra, inter = threads_of(config)
     with cluster:
-        runner = Runner(cluster, model, config.phase, settings, config.seed, config.warmup, progress, config.beside)
+        told = (cluster, model, config.phase, settings, config.seed, config.warmup, progress)
+        mirrored = MirroredRunner(*told, bandwidth_bps=link.bandwidth_bps) if config.api == MIRRORED else None
+        runner = mirrored or Runner(*told, config.beside)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()
         block = block_of(config)
         measurement = runner.measure(-(-config.steps // block), block)
+        if mirrored is not None:
+            mirrored.check_alike()
         if fit is not None:
             batch = fit.batch
             if not fit.within:
@@ -114,6 +120,8 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "tensorflow": cluster.tensorflow,
             "notes": notes,
         }
+        if mirrored is not None:
+            facts |= {"gradient_bytes": mirrored.gradient_bytes, "exchanged": mirrored.exchanged}
         result = report.build_result(measurement, facts)
         if config.claims:
             samples = [

@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+from typing import Any
 
 from tfsched.bench import pinning, report
 from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.runner import check_rounds
-from tfsched.bench.settings import APIS, SESSION, STRATEGY
+from tfsched.bench.settings import APIS, MIRRORED, SESSION, Setting, find_settings
 from tfsched.bench.threads import AUTO, resolve_threads
 
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
 TRAIN_BLOCK = 5
+
+ALL_REDUCE_PHASES = ("train", "allreduce")
+
+# What is not given is so, and under `--api mirrored` as below it.
+_USUAL: dict[str, Any] = {"ps": 1, "workers": 1, "phase": "forward", "settings": ["vanilla", "tio", "tao"]}
+_MIRRORED: dict[str, Any] = {"ps": 0, "workers": 2, "phase": "train", "settings": ["vanilla", "tio", "bytescheduler", "p3"]}
 
 
 @dataclasses.dataclass
@@ -24,12 +31,14 @@ class BenchConfig:
 
     Attributes:
         models: names from `MODELS`, measured one after another.
-        api: "session" runs steps with a tf.compat.v1 session, "strategy" schedules a tf.function with a ClusterCoordinator.
-        ps, workers: number of tasks of each job.
+        api: "session" runs steps with a tf.compat.v1 session, "strategy" schedules a tf.function with a ClusterCoordinator,
+            "mirrored" runs a tf.function on all workers under MultiWorkerMirroredStrategy.
+        ps, workers: number of tasks of each job; None is 1, and with "mirrored" 0 and 2.
         bandwidth: of each host's link and direction: "1gbit", "400mbit", "1e9", "unlimited".
         link: "netns", "emulated", "none" or "auto".
-        phase: "forward" (inference) or "train" (with SGD).
-        settings: names from `SETTINGS`.
+        phase: "forward" (inference) or "train" (with SGD); with "mirrored" "train" or "allreduce" (of made-up gradients).
+            None is "forward", and with "mirrored" "train".
+        settings: names from `SETTINGS`; None for some that fit the api.
         batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
         steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
         block: consecutive steps between two looks at the clock, or "auto": `TRAIN_BLOCK` in phase train, else 1. The same
@@ -49,12 +58,12 @@ class BenchConfig:
 
     models: list[str]
     api: str = SESSION
-    ps: int = 1
-    workers: int = 1
+    ps: int = None  # type: ignore[assignment]  # until __post_init__
+    workers: int = None  # type: ignore[assignment]
     bandwidth: str = "1gbit"
     link: str = "auto"
-    phase: str = "forward"
-    settings: list[str] = dataclasses.field(default_factory=lambda: ["vanilla", "tio", "tao"])
+    phase: str = None  # type: ignore[assignment]
+    settings: list[str] = None  # type: ignore[assignment]
     batch: str | int = "auto"
     steps: int = 20
     warmup: int = 3
@@ -72,10 +81,15 @@ class BenchConfig:
     cores: str = pinning.AUTO
     timeout_s: float = 300.0
 
+    def __post_init__(self) -> None:
+        for name, value in (_MIRRORED if self.api == MIRRORED else _USUAL).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+
 
 def batch_of(config: BenchConfig) -> int | None:
-    """The batch size, None for auto."""
-    if config.batch == "auto":
+    """The batch size, None for auto and where nothing is computed."""
+    if config.batch == "auto" or config.phase == "allreduce":
         return None
     try:
         batch = int(config.batch)
@@ -90,7 +104,7 @@ def block_of(config: BenchConfig) -> int:
     """How many consecutive steps are timed together."""
     if config.block == "auto":
         # The claims are about single steps.
-        single = config.phase == "forward" or config.claims
+        single = config.phase != "train" or config.claims
         return 1 if single else min(TRAIN_BLOCK, config.steps)
     try:
         block = int(config.block)
@@ -122,18 +136,23 @@ def check(config: BenchConfig) -> None:
         raise BenchError("no model given: give --model, for example --model mlp24")
     for model in config.models:
         find_model(model)
-    for flag, count in (("ps", config.ps), ("workers", config.workers)):
-        if not 1 <= count <= 64:
-            raise BenchError(f"--{flag} is {count}: give 1 to 64")
     if config.api not in APIS:
-        raise BenchError(f"api {config.api!r} is unknown: choose {' or '.join(APIS)}")
-    if config.phase not in PHASES:
-        raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
+        raise BenchError(f"api {config.api!r} is unknown: choose {', '.join(APIS[:-1])} or {APIS[-1]}")
+    if config.api == MIRRORED:
+        _check_mirrored(config)
+    else:
+        for flag, count in (("ps", config.ps), ("workers", config.workers)):
+            if not 1 <= count <= 64:
+                raise BenchError(f"--{flag} is {count}: give 1 to 64")
+        if config.phase in ALL_REDUCE_PHASES and config.phase not in PHASES:
+            raise BenchError(f"phase {config.phase!r} needs --api {MIRRORED}: add it, or choose forward or train")
+        if config.phase not in PHASES:
+            raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
     threads_of(config)
     are_apart(config)
     block_of(config)
     check_rounds(config.steps, config.warmup)
-    if config.claims and config.api == STRATEGY:
+    if config.claims and config.api != SESSION:
         raise BenchError("--claims traces the steps of sessions: leave it out, or use --api session")
     if config.claims and report.BASELINE not in config.settings:
         raise BenchError("--claims traces vanilla steps: add vanilla to --settings")
@@ -143,9 +162,36 @@ def check(config: BenchConfig) -> None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib, or leave --plot out")
     if config.trace and len(config.models) > 1:
         raise BenchError(f"--trace {config.trace} is one file and --model names {len(config.models)} models: give one model")
-    if config.trace and config.api == STRATEGY:
+    if config.trace and config.api != SESSION:
         raise BenchError("--trace traces the steps of sessions: leave it out, or use --api session")
     for path in filter(None, (config.json, config.plot, config.trace)):
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
+
+
+def _check_mirrored(config: BenchConfig) -> None:
+    if config.ps:
+        raise BenchError(f"--ps is {config.ps} and --api {MIRRORED} has no parameter servers: leave --ps out")
+    if not 2 <= config.workers <= 64:
+        raise BenchError(
+            f"--workers is {config.workers}, too few or too many to all-reduce: give 2 to 64 with --api {MIRRORED}"
+        )
+    if config.phase not in ALL_REDUCE_PHASES:
+        raise BenchError(
+            f"phase {config.phase!r} all-reduces nothing: give {' or '.join(ALL_REDUCE_PHASES)} with --api {MIRRORED}"
+        )
+    if config.beside:
+        raise BenchError(f"--beside is about transfers of parameter servers: leave it out with --api {MIRRORED}")
+    for setting in find_settings(config.settings):
+        if (reason := _unfit(setting)) is not None:
+            raise BenchError(f"setting {setting.name!r} {reason}: leave it out with --api {MIRRORED}")
+
+
+def _unfit(setting: Setting) -> str | None:
+    """Why a setting says nothing about all-reduces."""
+    if setting.needs_plan or (setting.options or {}).get("plan"):
+        return "orders the transfers of parameter servers by a plan, and all-reduces are in none"
+    if setting.crosses_barrier:
+        return "crosses the barrier, and all-reduces keep it"
+    return None

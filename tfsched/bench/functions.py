@@ -1,4 +1,4 @@
-"""Builds the bench's step as a tf.function: variables on the parameter servers, what one worker does in one step."""
+"""Builds the bench's step for tf.function: what one worker does in one step under a strategy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfsched.bench.models import Model, Network
 
 
 def make_network(model: Model, strategy: Any, seed: int) -> Network:
-    """The model with its variables round robin over the parameter servers."""
+    """The model with its variables where the strategy puts them: dealt out to the parameter servers, or on all workers."""
     tf.random.set_seed(seed)
     with strategy.scope():
         return model.make()
@@ -50,5 +50,40 @@ def make_step(model: Model, network: Network, phase: str, batch: int, strategy: 
     @tf.function
     def step() -> Any:
         return strategy.run(replica)
+
+    return step
+
+
+def make_mirrored_step(model: Model, network: Network, strategy: Any, computes: bool, reduces: bool) -> Any:
+    """A Python function of `batch`, a number or a tensor, for tf.function: one worker's step under all-reduce.
+
+    Without `computes` it makes tensors up in place of the gradients, without `reduces` each worker keeps its own. Only a
+    whole step changes the variables, so that those of all workers stay the same; the others update them by nothing, which
+    takes as long. What it returns is as of `make_step`.
+    """
+    rate = LEARNING_RATE / strategy.num_replicas_in_sync if computes and reduces else 0.0
+
+    def replica(batch: Any) -> dict[str, tf.Tensor]:
+        if computes:
+            inputs = tf.random.uniform(tf.stack([batch, *model.input_shape]))
+            inputs.set_shape([batch if isinstance(batch, int) else None, *model.input_shape])
+            with tf.GradientTape() as tape:
+                loss = network.loss(inputs, True)
+            gradients = tape.gradient(loss, network.trainable)
+        else:
+            # Drawn in the step: of constants TensorFlow would make the tensors once and keep them.
+            loss = tf.random.uniform([])
+            gradients = [tf.fill(variable.shape, tf.cast(loss, variable.dtype)) for variable in network.trainable]
+        # The all-reduce does not wait for this: it is only what a worker has done by itself.
+        with tf.control_dependencies([loss, *gradients]):
+            finish = tf.timestamp()
+        if reduces:
+            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
+        for variable, gradient in zip(network.trainable, gradients, strict=True):
+            tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
+        return {"loss": loss, "finish": finish}
+
+    def step(batch: Any) -> Any:
+        return strategy.run(replica, args=(batch,))
 
     return step

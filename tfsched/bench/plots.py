@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from tfsched.bench.report import describe_hosts
+
 
 def _new_figure(rows: int) -> tuple[Figure, Any]:
     # A figure of its own canvas: pyplot would choose a backend for the whole program.
@@ -36,7 +38,7 @@ def _draw_result(result: dict[str, Any], boxes: Axes, curves: Axes) -> None:
     boxes.set_ylim(bottom=0)
     boxes.legend()
     boxes.set_title(
-        f"{result['model']} {result['phase']}, batch {result['batch']}, {result['ps']} PS, {result['workers']} worker(s)",
+        f"{result['model']} {result['phase']}, batch {result['batch'] or '-'}, {describe_hosts(result)}",
         fontsize=10,
     )
     for name, times_s in zip(names, steps_s, strict=True):

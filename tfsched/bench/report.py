@@ -10,10 +10,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tfsched.bench import stolen
+from tfsched.bench import reducing, stolen
 from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
-from tfsched.bench.settings import STRATEGY
+from tfsched.bench.settings import MIRRORED, STRATEGY
 from tfsched.bench.steady import LEAD, is_steady
 from tfsched.bench.threads import describe_threads
 from tfsched.ordering import metrics
@@ -55,7 +55,7 @@ def _summary(
     bounds: dict[str, Any],
     baseline_s: float | None,
     baseline_whole_s: float | None,
-    samples_per_step: int,
+    samples_per_step: int | None,
 ) -> dict[str, Any]:
     median_s = float(np.median(steps_s))
     with_ends_s = float(np.median(whole_s))
@@ -75,15 +75,19 @@ def _summary(
         "with_ends_s": with_ends_s,
         "ratio_to_vanilla_with_ends": None if baseline_whole_s is None else baseline_whole_s / with_ends_s,
         "bound_ratio_with_ends": with_ends_s / bounds["lower_with_ends_s"],
-        "throughput": samples_per_step / median_s,
+        "throughput": None if samples_per_step is None else samples_per_step / median_s,
     }
 
 
 def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of one model; `facts` holds model, phase, ps, workers, batch and the like."""
-    bounds: dict[str, Any] = bounds_of(measurement.bounds_s)
+
+    def bounds_from(times_s: dict[str, list[float]]) -> dict[str, Any]:
+        return reducing.bounds_of(times_s, facts) if facts["api"] == MIRRORED else bounds_of(times_s)
+
+    bounds = bounds_from(measurement.bounds_s)
     # Whole blocks by whole blocks: the bounds' ends count where the steps' do.
-    bounds["lower_with_ends_s"] = bounds_of({name: measurement.whole_s[name] for name in measurement.bounds_s})["lower_s"]
+    bounds["lower_with_ends_s"] = bounds_from({name: measurement.whole_s[name] for name in measurement.bounds_s})["lower_s"]
     return {
         **facts,
         "block": measurement.block,
@@ -98,7 +102,7 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
                 bounds,
                 _median_of(measurement.steps_s, BASELINE),
                 _median_of(measurement.whole_s, BASELINE),
-                facts["batch"] * facts["workers"],
+                None if facts["batch"] is None else facts["batch"] * facts["workers"],
             )
             for name, steps_s in measurement.steps_s.items()
         },
@@ -110,8 +114,10 @@ def _median_of(times_s: dict[str, list[float]], name: str) -> float | None:
     return float(np.median(times_s[name])) if name in times_s else None
 
 
-def _imbalance(ps_bytes: dict[str, int]) -> float:
-    """The fullest parameter server's bytes by the mean; 1 is an even load."""
+def _imbalance(ps_bytes: dict[str, int]) -> float | None:
+    """The fullest parameter server's bytes by the mean; 1 is an even load. None where there is none."""
+    if not ps_bytes:
+        return None
     return max(ps_bytes.values()) / float(np.mean(list(ps_bytes.values())))
 
 
@@ -119,12 +125,18 @@ def _number(value: float | None, form: str = "{:.3f}") -> str:
     return "-" if value is None or math.isnan(value) else form.format(value)
 
 
+def describe_hosts(result: dict[str, Any]) -> str:
+    """What the cluster of a result is made of."""
+    return f"{result['ps']} PS + {result['workers']} worker(s)" if result["ps"] else f"{result['workers']} workers"
+
+
 def table_of(result: dict[str, Any]) -> Table:
     """The table of one model."""
+    batch = "" if result["batch"] is None else f", batch {result['batch']}"
     title = (
-        f"{result['model']} {result['phase']}, batch {result['batch']}, {result['ps']} PS + "
-        f"{result['workers']} worker(s), {format_bandwidth(result['bandwidth_bps'])}, link "
-        f"{result['link']}, api {result['api']}, TensorFlow {result['tensorflow']}"
+        f"{result['model']} {result['phase']}{batch}, {describe_hosts(result)}, "
+        f"{format_bandwidth(result['bandwidth_bps'])}, link {result['link']}, api {result['api']}, "
+        f"TensorFlow {result['tensorflow']}"
     )
     bounds = result["bounds"]
     several = "; a step is one scheduled function of a worker" if result["api"] == STRATEGY else ""
@@ -136,14 +148,20 @@ def table_of(result: dict[str, Any]) -> Table:
         )
     elif result["block"] > 1:
         several += f"; times are means over blocks of {result['block']} steps, last update included"
+    if result["api"] == MIRRORED:
+        several += "; exchanged: tensors that tfsched all-reduced by themselves in a step"
     if result["ps"] > 1:
         several += f"; the fullest PS holds {result['imbalance']:.2f} times the mean"
-    push = "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
+    if result["api"] == MIRRORED:
+        communicating = reducing.describe(bounds, result)
+    else:
+        communicating = f"pull alone {bounds['pull_s']:.3f} s"
+        communicating += "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
     beside = "" if bounds.get("beside_s") is None else f"; compute beside communication {bounds['beside_s']:.3f} s"
     caption = (
         f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "
         f"(compute alone {bounds['compute_s']:.3f} s, p95/p50 {bounds['compute_p95_over_p50']:.3f}, "
-        f"pull alone {bounds['pull_s']:.3f} s{push}{beside}){several}; {describe_threads(result['threads'])}"
+        f"{communicating}{beside}){several}; {describe_threads(result['threads'])}"
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("setting", overflow="fold")  # names with options are long and differ at their ends
@@ -151,6 +169,7 @@ def table_of(result: dict[str, Any]) -> Table:
         *("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower"),
         *(["/ lower, with ends"] if steady else []),
         *("straggler", "samples/s"),
+        *(["exchanged"] if result["api"] == MIRRORED else []),
     ):
         table.add_column(heading, justify="right")
     for name, row in result["settings"].items():
@@ -165,6 +184,7 @@ def table_of(result: dict[str, Any]) -> Table:
             *([_number(row["bound_ratio_with_ends"])] if steady else []),
             _number(row["straggler"], "{:.1%}"),
             _number(row["throughput"], "{:.1f}"),
+            *([_number(result["exchanged"][name], "{:.0f}")] if result["api"] == MIRRORED else []),
         )
     return table
 

@@ -20,6 +20,7 @@ from tfsched.bench.turns import turns
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
 BESIDE = "compute beside communication"
+ALL_REDUCE = "communication alone: all-reduce"
 TRACED_STEPS = 5
 _PROBES = 3
 _LONG_RUN_S = 1.0
@@ -35,7 +36,8 @@ class Measurement:
     Attributes:
         steps_s: time of a step, by setting: of a long block the steady state's, of a short one as in whole_s (steady.py).
         finishes_s: time from each single step's start until each worker finished, by setting.
-        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE.
+        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE; where workers
+            all-reduce for COMPUTE and ALL_REDUCE.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
         whole_s: time of a step with the block's ends, by setting and bound: wall time of a block until its last update is
@@ -118,7 +120,7 @@ class Runner:
         self._build("step", 1)
         self._build("communication", None)
         self._open_communication()
-        target_s = max(self._probe(session) for session in self._links)
+        target_s = self._target_s()
         self._build("compute", None)
         self._open(COMPUTE, "compute")
         done = 1
@@ -133,13 +135,17 @@ class Runner:
         self._progress("choosing the batch", 8, 8)
         return fit
 
+    def _target_s(self) -> float:
+        """Seconds of communicating alone, which computing shall take nearly as long as."""
+        return max(self._probe(session) for session in self._links)
+
     def _probe(self, session: str, batch: int | None = None) -> float:
         """Seconds of one run: the median of a few after two that warm up; of long runs one each."""
-        request: dict[str, Any] = {"do": "run", "session": session, "fetch": _fetch(session), "batch": batch}
-        steps_s: list[float] = self._cluster.call(count=2, **request)["steps_s"][1:]
+        request: dict[str, Any] = {"do": "run", "fetch": _fetch(session), "batch": batch}
+        steps_s: list[float] = self._call(session, count=2, **request)["steps_s"][1:]
         # What varies between runs is a matter of milliseconds: a long run needs no second opinion.
         if steps_s[0] < _LONG_RUN_S:
-            steps_s = self._cluster.call(count=_PROBES, **request)["steps_s"]
+            steps_s = self._call(session, count=_PROBES, **request)["steps_s"]
         return float(np.median(steps_s))
 
     def open_settings(self) -> None:

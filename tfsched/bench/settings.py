@@ -13,7 +13,7 @@ from tfsched.errors import TfschedError
 STOCK = "grpc"
 TFSCHED = "grpc+tfsched"  # equals tfsched.PROTOCOL, which needs the native library to import
 
-SESSION, STRATEGY = APIS = ("session", "strategy")
+SESSION, STRATEGY, MIRRORED = APIS = ("session", "strategy", "mirrored")
 
 
 @dataclasses.dataclass(frozen=True)

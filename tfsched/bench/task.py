@@ -1,8 +1,9 @@
-"""One task of the bench's cluster: hosts its servers and, as worker 0 or as a coordinator, runs steps on request.
+"""One task of the bench's cluster: hosts its servers, and some tasks run steps on request.
 
-Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON object with `clusters`
-(protocol -> cluster), `job` ("chief" coordinates), `task`, `intra_op_threads`, `inter_op_threads`
-and `timeout_s`. Talks JSON lines: one answer on stdout for every request on stdin. Ends with its parent.
+These are worker 0, coordinators and mirrored workers. Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON
+object with `clusters` (protocol -> cluster), `job` ("chief" coordinates), `task`, `mirrored` (trains under
+MultiWorkerMirroredStrategy), `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines: one answer on stdout
+for every request on stdin. Ends with its parent.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ def _handler(spec: dict[str, Any]) -> Any:
 
         ((protocol, cluster),) = spec["clusters"].items()
         return Coordinator(cluster, protocol, spec["inter_op_threads"], spec["timeout_s"])
+    if spec["mirrored"]:
+        from tfsched.bench.mirrored import Mirrored
+
+        ((protocol, cluster),) = spec["clusters"].items()
+        return Mirrored(cluster["worker"], protocol, spec["task"], spec["intra_op_threads"], spec["inter_op_threads"])
     servers = _start_servers(spec)
     if (spec["job"], spec["task"]) != ("worker", 0):
         return None
@@ -82,7 +88,7 @@ def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
     for line in requests:
         try:
             if handler is None:
-                raise BenchError("only worker 0 and coordinators answer requests")
+                raise BenchError("only worker 0, coordinators and mirrored workers answer requests")
             request = json.loads(line)
             answer(getattr(handler, "do_" + request.pop("do"))(**request))
         except Exception as error:  # as above; the traceback goes to the task's log

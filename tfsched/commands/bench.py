@@ -18,11 +18,12 @@ def define(flags: CommandFlags) -> None:
     flags.choice(
         "api",
         "session",
-        ["session", "strategy"],
-        "session: tf.compat.v1 sessions; strategy: tf.function under ParameterServerStrategy with a ClusterCoordinator",
+        ["session", "strategy", "mirrored"],
+        "session: tf.compat.v1 sessions; strategy: tf.function under ParameterServerStrategy with a ClusterCoordinator; "
+        "mirrored: tf.function on every worker under MultiWorkerMirroredStrategy",
     )
-    flags.integer("ps", 1, "parameter servers, one host each", lower=1)
-    flags.integer("workers", 1, "workers, one host each", lower=1)
+    flags.integer("ps", None, "parameter servers, one host each; if not given 1, with --api mirrored none", lower=0)
+    flags.integer("workers", None, "workers, one host each; if not given 1, with --api mirrored 2", lower=1)
     flags.string("bandwidth", "1gbit", 'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"')
     flags.choice(
         "link",
@@ -30,9 +31,18 @@ def define(flags: CommandFlags) -> None:
         ["netns", "emulated", "none", "auto"],
         "netns: a network namespace a host (root); emulated: paced in the sender; none: loopback; auto: what works",
     )
-    flags.choice("phase", "forward", ["forward", "train"], "forward pass only, or a training step")
+    flags.choice(
+        "phase",
+        None,
+        ["forward", "train", "allreduce"],
+        "forward pass only, or a training step; with --api mirrored train or allreduce (of made-up gradients); if not given "
+        "forward, with --api mirrored train",
+    )
     flags.strings(
-        "settings", "vanilla,tio,tao", "presets to compare, interleaved; with options as in tio:credit_bytes=300000:seed=2"
+        "settings",
+        None,
+        "presets to compare, interleaved; with options as in tio:credit_bytes=300000:seed=2; if not given vanilla,tio,tao, "
+        "with --api mirrored vanilla,tio,bytescheduler,p3",
     )
     flags.string("batch", "auto", "samples a worker and step; auto: computing takes 0.95 of communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)

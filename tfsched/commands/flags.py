@@ -29,7 +29,7 @@ class CommandFlags:
     def string(self, name: str, default: str | None, help: str) -> None:
         absl_flags.DEFINE_string(name, default, self._text(name, help), flag_values=self.values)
 
-    def integer(self, name: str, default: int, help: str, lower: int | None = None) -> None:
+    def integer(self, name: str, default: int | None, help: str, lower: int | None = None) -> None:
         absl_flags.DEFINE_integer(name, default, self._text(name, help), lower_bound=lower, flag_values=self.values)
 
     def number(self, name: str, default: float, help: str, lower: float | None = None) -> None:
@@ -38,10 +38,10 @@ class CommandFlags:
     def boolean(self, name: str, default: bool, help: str) -> None:
         absl_flags.DEFINE_boolean(name, default, self._text(name, help), flag_values=self.values)
 
-    def strings(self, name: str, default: str, help: str) -> None:
+    def strings(self, name: str, default: str | None, help: str) -> None:
         absl_flags.DEFINE_list(name, default, self._text(name, help), flag_values=self.values)
 
-    def choice(self, name: str, default: str, choices: Sequence[str], help: str) -> None:
+    def choice(self, name: str, default: str | None, choices: Sequence[str], help: str) -> None:
         absl_flags.DEFINE_enum(name, default, choices, self._text(name, help), flag_values=self.values)
 
     def _text(self, name: str, help: str) -> str:

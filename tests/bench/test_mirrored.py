@@ -1,0 +1,165 @@
+"""The bench under MultiWorkerMirroredStrategy: real workers, tiny models."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from tfsched.bench import BenchConfig, BenchError, reducing, report, run
+from tfsched.bench.mirrored_runner import merged
+from tfsched.bench.runner import ALL_REDUCE, COMPUTE, Measurement
+
+TOY_BYTES = 3 * 256 * 256 * 4
+
+
+def toy(**changes) -> BenchConfig:
+    given = {"models": ["toy"], "api": "mirrored", "link": "none", "batch": 4, "steps": 4, "warmup": 1, "timeout_s": 90.0}
+    return BenchConfig(**{**given, **changes})
+
+
+def test_two_workers_train_over_a_slow_link_with_and_without_tfsched(tmp_path, capsys):
+    paths = {"json": str(tmp_path / "a.json"), "plot": str(tmp_path / "a.png")}
+    settings = ["vanilla", "tio", "p3", "tio:ordering=none"]
+    result = run(toy(link="emulated", bandwidth="50mbit", batch="auto", settings=settings, steps=2, block=2, **paths))
+    assert json.loads((tmp_path / "a.json").read_text()) == result
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    assert (result["api"], result["phase"], result["ps"], result["workers"]) == ("mirrored", "train", 0, 2)
+    assert result["gradient_bytes"] == TOY_BYTES
+    bounds = result["bounds"]
+    least_s = TOY_BYTES * 8 / 50e6
+    assert bounds["communication_s"] == bounds["closed_form_s"] == pytest.approx(least_s)
+    assert bounds["lower_s"] == max(bounds["compute_s"], bounds["communication_s"])
+    assert bounds["all_reduce_s"] > 0.8 * least_s
+    assert list(result["settings"]) == settings
+    for row in result["settings"].values():
+        assert len(row["steps_s"]) == result["rounds"] == 1
+        assert 0.8 * least_s < row["median_s"] < 60
+        assert 0 <= row["straggler"] <= 1
+    # Each layer by itself where tfsched was asked to, and nowhere else.
+    assert result["exchanged"] == {"vanilla": 0, "tio": 3, "p3": 3, "tio:ordering=none": 0}
+    (note,) = [note for note in result["notes"] if "no transfer was ordered" in note]
+    assert "tio:ordering=none" in note
+    printed = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "2 workers, 50 Mbit/s",
+        "api mirrored",
+        "as 2 x 1 / 2 of 0.8 MB",
+        "stock all-reduce alone",
+    ):
+        assert part in printed
+
+
+def test_stock_workers_and_tfscheds_take_turns_in_all_reducing_alone():
+    result = run(toy(phase="allreduce", settings=["vanilla", "bytescheduler"], steps=3, quiet=True))
+    assert result["batch"] is None and result["block"] == 1
+    assert result["exchanged"] == {"vanilla": 0, "bytescheduler": 3}
+    assert all(row["throughput"] is None and len(row["steps_s"]) == 3 for row in result["settings"].values())
+    bounds = result["bounds"]
+    assert bounds["closed_form_s"] is None
+    assert bounds["communication_s"] == bounds["all_reduce_s"] > 0
+
+
+def test_the_links_share_of_an_all_reduce():
+    assert reducing.least_s(100_000_000, 2, 1e9) == pytest.approx(0.8)
+    assert reducing.least_s(100_000_000, 4, 1e9) == pytest.approx(1.2)
+    assert reducing.least_s(100_000_000, 4, None) is None
+
+
+def test_a_step_lasts_from_its_first_worker_to_its_last():
+    first = {
+        "starts_s": [10.0, 11.5],
+        "finishes_s": [10.6, 12.0],
+        "ends_s": [11.4, 12.9],
+        "exchanged": 6,
+        "unscheduled": False,
+    }
+    other = {
+        "starts_s": [10.1, 11.6],
+        "finishes_s": [10.8, 12.5],
+        "ends_s": [11.5, 12.8],
+        "exchanged": 4,
+        "unscheduled": True,
+    }
+    answer = merged([first, other])
+    assert answer["steps_s"] == pytest.approx([1.5, 1.4])
+    assert answer["ends_s"] == pytest.approx([1.5, 2.9])
+    assert answer["block_s"] == pytest.approx(2.9)
+    assert [time_s for step in answer["finishes_s"] for time_s in step] == pytest.approx([0.6, 0.8, 0.5, 1.0])
+    assert answer["exchanged"] == 2 and answer["unscheduled"]
+
+
+def test_the_table_names_its_bounds_and_what_was_exchanged():
+    times_s = {"vanilla": [2.0, 2.2], "tio": [1.2, 1.2]}
+    bounds_s = {COMPUTE: [0.7, 0.7], ALL_REDUCE: [1.2, 1.2]}
+    measured = Measurement(
+        times_s,
+        {name: [[0.7, 0.7]] for name in times_s},
+        bounds_s,
+        {name: [0.0, 0.0] for name in times_s},
+        {**times_s, **bounds_s},
+    )
+    facts = {
+        **{
+            "model": "mlp24",
+            "api": "mirrored",
+            "phase": "train",
+            "ps": 0,
+            "workers": 3,
+            "bandwidth_bps": 1e9,
+            "link": "netns",
+        },
+        **{
+            "batch": 100,
+            "ps_bytes": {},
+            "gradient_bytes": 96_000_000,
+            "exchanged": {"vanilla": 0.0, "tio": 24.0},
+            "notes": [],
+        },
+        "threads": {"worker_intra_op": 1, "worker_inter_op": 0, "cores": 2, "apart": False},
+        "tensorflow": "2.21.0",
+    }
+    result = report.build_result(measured, facts)
+    assert result["imbalance"] is None
+    assert result["bounds"]["lower_s"] == pytest.approx(2 * 2 / 3 * 0.768)
+    assert result["bounds"]["upper_s"] == pytest.approx(1.9)  # as stock: first computing, then all-reducing
+    assert result["settings"]["tio"]["bound_ratio"] == pytest.approx(1.2 / 1.024)
+    table = report.table_of(result)
+    columns = {str(column.header): list(column.cells) for column in table.columns}
+    assert columns["exchanged"] == ["0", "24"]
+    assert columns["x vanilla"] == ["1.00", "1.75"]
+    console = Console(width=110, record=True, file=io.StringIO())
+    report.print_result(result, console)
+    text = " ".join(console.export_text().split())
+    assert "3 workers, 1 Gbit/s" in text
+    assert (
+        "communicating alone 1.024 s, as 2 x 2 / 3 of 96.0 MB of gradients take at 1 Gbit/s; stock all-reduce alone" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"ps": 2}, "--ps is 2 and --api mirrored has no parameter servers: leave --ps out"),
+        ({"workers": 1}, "--workers is 1, too few or too many to all-reduce: give 2 to 64"),
+        ({"phase": "forward"}, "phase 'forward' all-reduces nothing: give train or allreduce"),
+        ({"phase": "backward"}, "phase 'backward' all-reduces nothing"),
+        ({"settings": ["vanilla", "tao"]}, "setting 'tao' orders the transfers of parameter servers by a plan"),
+        ({"settings": ["tio:barrier=false"]}, "setting 'tio:barrier=false' crosses the barrier, and all-reduces keep it"),
+        ({"beside": True}, "--beside is about transfers of parameter servers: leave it out"),
+        ({"trace": "a.json"}, "--trace traces the steps of sessions"),
+        ({"claims": True}, "--claims traces the steps of sessions"),
+        ({"api": "session", "phase": "allreduce"}, "phase 'allreduce' needs --api mirrored"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(changes, sentence):
+    with pytest.raises(BenchError, match=sentence):
+        run(toy(**changes))
+
+
+def test_what_is_not_given_fits_the_api():
+    config = toy()
+    assert (config.ps, config.workers, config.phase) == (0, 2, "train")
+    assert config.settings == ["vanilla", "tio", "bytescheduler", "p3"]
+    session = BenchConfig(models=["toy"])
+    assert (session.ps, session.workers, session.phase, session.settings) == (1, 1, "forward", ["vanilla", "tio", "tao"])

@@ -1,0 +1,112 @@
+"""Measures settings under MultiWorkerMirroredStrategy: all workers make the same turn at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfsched.bench import reducing
+from tfsched.bench.batch import BatchFit
+from tfsched.bench.errors import BenchFailed
+from tfsched.bench.runner import ALL_REDUCE, COMPUTE, Runner
+from tfsched.bench.settings import Setting
+
+
+def merged(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One block's answer from those of all workers, in the terms of `Chief.do_run`.
+
+    A step begins with its first worker and ends with its last. `exchanged` is of a step, and the least of any worker's.
+    """
+    count = len(answers[0]["ends_s"])
+    begin_s = min(answer["starts_s"][0] for answer in answers)
+    starts_s = [min(answer["starts_s"][step] for answer in answers) for step in range(count)]
+    ends_s = [max(answer["ends_s"][step] for answer in answers) for step in range(count)]
+    return {
+        "steps_s": [end_s - start_s for start_s, end_s in zip(starts_s, ends_s, strict=True)],
+        "ends_s": [end_s - begin_s for end_s in ends_s],
+        "block_s": ends_s[-1] - begin_s,
+        "finishes_s": [[answer["finishes_s"][step] - starts_s[step] for answer in answers] for step in range(count)],
+        "exchanged": min(answer["exchanged"] for answer in answers) / count,
+        "unscheduled": any(answer["unscheduled"] for answer in answers),
+    }
+
+
+class MirroredRunner(Runner):
+    """As Runner, but each request goes to all workers that speak its setting's protocol.
+
+    Attributes:
+        gradient_bytes: of one worker's gradients, once the batch is chosen.
+        exchanged: tensors that tfsched all-reduced in a step, by setting, the least of any block.
+    """
+
+    def __init__(self, *arguments: Any, bandwidth_bps: float | None) -> None:
+        super().__init__(*arguments)
+        self._bandwidth_bps = bandwidth_bps
+        self._bounds, self._links = [COMPUTE, ALL_REDUCE], [ALL_REDUCE]
+        self._protocols: dict[str, str] = {}  # of each setting; the bounds have one
+        self._batches: dict[str, int | None] = {}  # by graph
+        self.gradient_bytes = 0
+        self.exchanged: dict[str, float] = {}
+
+        self._computes = bool(self._model["phase"] == "train")
+
+    def choose_batch(self, batch: int | None) -> BatchFit | None:
+        """As Runner's; what only all-reduces needs none."""
+        return super().choose_batch(batch if self._computes else 0)
+
+    def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
+        self._batches[graph] = batch
+        if not self.gradient_bytes:
+            for protocol in self._cluster.protocols:
+                (answer, *_) = self._cluster.call_each(
+                    protocol, do="build", model=self._model["model"], seed=self._model["seed"]
+                )
+                self.gradient_bytes = answer["gradient_bytes"]
+        return {"bytes_by_device": {}}
+
+    def _open(self, session: str, graph: str, plain: bool = False) -> None:
+        del plain
+        computes = graph == "compute" and self._computes
+        self._call(session, do="open", computes=computes, reduces=graph == "communication", batch=self._batches[graph])
+
+    def _target_s(self) -> float:
+        least_s = reducing.least_s(self.gradient_bytes, self._cluster.workers, self._bandwidth_bps)
+        return self._probe(ALL_REDUCE) if least_s is None else least_s
+
+    def _open_setting(self, session: str, setting: Setting, options: dict[str, object]) -> None:
+        self._protocols[session] = setting.protocol
+        self._call(
+            session,
+            do="open",
+            computes=self._computes,
+            reduces=True,
+            batch=self._batches["step"],
+            options=None if setting.options is None else options,
+        )
+
+    def _run(self, session: str, count: int) -> dict[str, Any]:
+        if count < 1:
+            return {}
+        answer = self._call(session, do="run", count=count)
+        if session not in self._bounds:
+            self.exchanged[session] = min(self.exchanged.get(session, answer["exchanged"]), answer["exchanged"])
+        return answer
+
+    def _call(self, session: str, **request: Any) -> dict[str, Any]:
+        request.pop("fetch", None)  # a function has one result
+        protocol = self._protocols.get(session, self._bounds_protocol)
+        answers = self._cluster.call_each(protocol, session=session, **request)
+        return merged(answers) if request["do"] == "run" else answers[0]
+
+    def check_alike(self) -> None:
+        """Compares the variables of all workers after the last step.
+
+        Raises:
+            BenchFailed: they differ.
+        """
+        for protocol in self._cluster.protocols:
+            if len({answer["digest"] for answer in self._cluster.call_each(protocol, do="digest")}) > 1:
+                raise BenchFailed(
+                    f"the workers that speak {protocol} have different variables after the run: their all-reduces gave "
+                    "different sums, please report it"
+                )
