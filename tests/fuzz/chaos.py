@@ -88,18 +88,16 @@ class _Session:
 
     def _restore(self):
         saved = self.told.last_saved()
-        if saved is not None:
-            # What a checkpoint holds is looked at before it counts as what was trained.
-            self.told.restored(self.cluster.call("worker0", _MODULE + "marks_of", path=saved["path"]), saved)
-        else:
-            self.told.restored(None, None)
+        self.told.restored(saved, self._marks_of)
         self.start(restore=saved and saved["path"])
+
+    def _marks_of(self, path):
+        return self.cluster.call("worker0", _MODULE + "marks_of", path=path)
 
     def finish(self):
         """What the marks say against the promise, one line each."""
         self.pause()
-        for saved in self.told.unseen_saves():
-            self.told.check_save(saved, self.cluster.call("worker0", _MODULE + "marks_of", path=saved["path"]))
+        self.told.check_saves(self._marks_of)
         self.told.check_end(self.cluster.call("worker0", _MODULE + "marks"))
         return self.told.violations
 

@@ -17,7 +17,6 @@ class Told:
         self._variables = variables
         self._logs = []  # [worker, path, lost]
         self._baseline = None  # marks of the checkpoint that was restored last, by variable
-        self._begin_s = 0.0  # before that nothing counts
         self._old = set()  # steps before that
         self._checked = set()
 
@@ -63,25 +62,27 @@ class Told:
         return steps, saves
 
     def last_saved(self):
-        """The newest checkpoint, None if there is none since the variables were given their first values."""
-        saves = [one for one in self._steps()[1] if one["begin_s"] >= self._begin_s]
-        return max(saves, key=lambda one: one["end_s"], default=None)
+        """The newest checkpoint, None if there is none."""
+        return max(self._steps()[1], key=lambda one: one["end_s"], default=None)
 
-    def unseen_saves(self):
-        """Checkpoints that have not been looked at."""
-        return [one for one in self._steps()[1] if one["path"] not in self._checked and one["begin_s"] >= self._begin_s]
+    def restored(self, saved, marks_of):
+        """The variables have got a checkpoint's marks, or none at all: what was done before counts as that says.
 
-    def restored(self, marks, saved):
-        """The variables have got a checkpoint's marks, or none at all: what was done before counts as that says."""
-        if saved is not None:
-            self.check_save(saved, marks)
-        self._baseline = marks
+        Args:
+          saved: one of the checkpoints, None for first values.
+          marks_of: gives a checkpoint's marks by its path.
+        """
+        self.check_saves(marks_of)  # by what was so until now
+        self._baseline = None if saved is None else marks_of(saved["path"])
         self._old = set(self._steps()[0])
 
-    def check_save(self, saved, marks):
-        """A checkpoint holds every step that was reported before it began."""
-        self._checked.add(saved["path"])
-        self._check(marks, f"checkpoint {saved['path'].rpartition('/')[2]}", saved["begin_s"], saved["end_s"])
+    def check_saves(self, marks_of):
+        """Each checkpoint that nobody has looked at holds every step that was reported before it began."""
+        for saved in self._steps()[1]:
+            if saved["path"] not in self._checked:
+                self._checked.add(saved["path"])
+                where = f"checkpoint {saved['path'].rpartition('/')[2]}"
+                self._check(marks_of(saved["path"]), where, saved["begin_s"], saved["end_s"])
 
     def check_end(self, marks):
         """So do the variables in the end."""

@@ -78,10 +78,23 @@ def test_a_lost_worker_takes_no_more_than_its_last_step_along(told):
 
 
 def test_what_was_restored_stays_as_it_was(told):
-    saved = told.last_saved()
-    assert [one["path"] for one in told.unseen_saves()] == [saved["path"]] == ["saved1"]
-    told.restored([{"0": 1, "4": 1}, {"0": 1, "4": 1}], saved)
+    marks = {"saved1": [{"0": 1, "4": 1}, {"0": 1, "4": 1}]}
+    told.restored(told.last_saved(), marks.pop)
     told.check_end([{"0": 1, "4": 1}, {"0": 1, "4": 1}])
-    assert not told.violations and not told.unseen_saves()
+    assert not told.violations and not marks
     told.check_end(FIT)  # a step that came after the checkpoint
     assert "0 were restored" in told.violations[0]
+
+
+def test_an_older_checkpoint_need_not_hold_what_was_restored_later(told, tmp_path):
+    path = tmp_path / "worker1.log"
+    path.write_text(json.dumps({"kind": "saved", "path": "saved0", "begin_s": 2, "end_s": 3}) + "\n")
+    told.follow("worker1", path)
+    marks = {"saved0": [{"0": 1}, {"0": 1}], "saved1": [{"0": 1, "4": 1}, {"0": 1, "4": 1}]}
+    told.restored(told.last_saved(), marks.get)
+    told.check_saves(marks.get)
+    assert not told.violations
+    # And what it lacks of its own time shows.
+    path.write_text(path.read_text() + json.dumps({"kind": "saved", "path": "saved2", "begin_s": 20, "end_s": 21}) + "\n")
+    told.check_saves({"saved2": [{"0": 1}, {"0": 1, "4": 1}]}.get)
+    assert len(told.violations) == 1 and "step 4 " in told.violations[0]
