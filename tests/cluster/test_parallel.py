@@ -1,5 +1,7 @@
 """tfsched.parallel on real workers: values of collectives, training as by one process, mistakes, a worker that is lost."""
 
+from concurrent import futures
+
 import numpy as np
 import pytest
 
@@ -156,12 +158,27 @@ def test_each_mistake_has_its_sentence(pair):
         assert total == [2.0]
 
 
-def test_init_that_comes_too_late_says_so(nursery):
+def test_init_that_cannot_join_says_so(nursery):
     with workers(nursery, 1) as cluster:
         assert cluster.call("worker0", "parallel.alone") == [[[1, 2], [1, 2], [1, 2], [3, 3]], [0, 1, 0, 1], "a"]
     with workers(nursery, 2) as cluster:
         said = cluster.call("worker0", "parallel.too_late")
         assert said.startswith("TfschedError: init came after TensorFlow had begun to compute"), said
+        said = cluster.call("worker1", "parallel.occupied")
+        assert said.startswith("TfschedError: this worker cannot listen at 127.0.0.1:"), said
+
+
+def test_a_worker_that_has_finished_waits_until_the_others_have(nursery):
+    slow = {"worker0": {"TFSCHED_EMULATED_BPS": "8e6"}}
+    with Cluster(ps=0, workers=2, nursery=nursery, mirrored=True, environment=slow) as cluster:
+        everywhere(cluster, "one_step", elements=100)
+        # For two seconds the first worker's part is on its way to the second, which has sent its own at once.
+        second = cluster.submit("worker1", "parallel.one_step", elements=500_000)
+        assert cluster.call("worker0", "parallel.one_step", elements=500_000) == [2.0, 2.0]
+        with futures.ThreadPoolExecutor(1) as pool:
+            first_leaves = pool.submit(cluster.leave, "worker0")
+            assert second.result(30) == [2.0, 2.0]
+            assert cluster.leave("worker1") == 0 and first_leaves.result(60) == 0
 
 
 def test_a_killed_worker_ends_the_others_steps(nursery):

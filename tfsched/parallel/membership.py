@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import copy
 import dataclasses
+import faulthandler
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -84,12 +87,12 @@ def init(options: Options | None = None, *, timeout_s: float = JOIN_TIMEOUT_S) -
 
     Args:
       options: how transfers are scheduled; None means those of ``tfsched.enable``, or ``Options()``.
-      timeout_s: how long to wait for the other workers.
+      timeout_s: how long to wait for the other workers. TensorFlow cannot be stopped waiting: the process ends then, with a
+        traceback; TensorFlow's log names who is missing.
 
     Raises:
       TfschedError: the environment does not say where the workers are, TensorFlow has computed something before, or this
         process cannot listen at its address.
-      tf.errors.OpError: not all workers came in time.
     """
     if options is not None and not isinstance(options, Options):
         raise TfschedError(f"init got {options!r} as options; give a tfsched.Options.")
@@ -214,7 +217,8 @@ def _join(place: Place, timeout_s: float) -> Member:
     )
     context.enable_collective_ops(server)
     try:
-        context.ensure_initialized()
+        with _limited(timeout_s):
+            context.ensure_initialized()
     except tf.errors.UnknownError as error:
         if "start gRPC server" not in error.message:
             raise
@@ -225,6 +229,19 @@ def _join(place: Place, timeout_s: float) -> Member:
     device = f"/job:{place.job}/replica:0/task:{place.index}/device:CPU:0"
     with tf.init_scope(), tf.device(device):
         return Member(place, device, tf.Variable(0, trainable=False), tf.Variable(0.0, trainable=False))
+
+
+@contextlib.contextmanager
+def _limited(timeout_s: float) -> Iterator[None]:
+    """Ends the process after ``timeout_s``: TensorFlow holds Python's lock while it waits, and does not give up."""
+    if sys.__stderr__ is None:
+        yield
+        return
+    faulthandler.dump_traceback_later(timeout_s, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _server_config(config: Any, leader: str, task: str) -> Any:

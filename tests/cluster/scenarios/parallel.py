@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import threading
 
 import numpy as np
@@ -321,6 +322,19 @@ def too_late(task):
     """TensorFlow has computed something before init."""
     tf.constant(1) + 1
     return _said(lambda: join(task))
+
+
+def occupied(task):
+    """Another process has this worker's port."""
+    address = task.spec["cluster"]["worker"][task.spec["index"]]
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        return _said(lambda: join(task))
+
+
+def one_step(task, elements):
+    """An all-reduce, some of whose bytes may still be on their way when it returns."""
+    parallel = join(task)
+    return parallel.allreduce(tf.ones([elements]), parallel.Sum)[-2:].numpy().tolist()
 
 
 def alone(task):
