@@ -169,10 +169,10 @@ def test_init_that_cannot_join_says_so(nursery):
 
 
 def test_a_worker_that_has_finished_waits_until_the_others_have(nursery):
-    slow = {"worker0": {"TFSCHED_EMULATED_BPS": "8e6"}}
+    slow = {"worker0": {"TFSCHED_EMULATED_BPS": "3e6"}}
     with Cluster(ps=0, workers=2, nursery=nursery, mirrored=True, environment=slow) as cluster:
         everywhere(cluster, "one_step", elements=100)
-        # For two seconds the first worker's part is on its way to the second, which has sent its own at once.
+        # For five seconds the first worker's part is on its way to the second, which has sent its own at once.
         second = cluster.submit("worker1", "parallel.one_step", elements=500_000)
         assert cluster.call("worker0", "parallel.one_step", elements=500_000) == [2.0, 2.0]
         with futures.ThreadPoolExecutor(1) as pool:
