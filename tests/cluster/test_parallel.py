@@ -7,8 +7,8 @@ import pytest
 
 from .cluster import TFSCHED, Cluster, TaskError, wait_until
 
-pytestmark = pytest.mark.timeout(300)
-LIMIT_S = 120
+pytestmark = pytest.mark.timeout(540)
+LIMIT_S = 240
 
 
 def everywhere(cluster, scenario, **arguments):
