@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import socket
+import subprocess
 import sys
 
 import tfsched
@@ -57,6 +58,20 @@ def workers_or_start(program, workers=2):
     for index in range(1, workers):
         processes.Process(target=program, args=(cluster, index), daemon=True).start()
     return cluster, 0
+
+
+def start_workers(count=2):
+    """Starts this very program once for each other worker, and has TF_CONFIG say to each which it is. Not where it does.
+
+    Stands in for what starts programs on a real cluster, and is called before TensorFlow is used.
+    """
+    if "TF_CONFIG" in os.environ:
+        return
+    cluster = {"worker": [f"localhost:{port}" for port in _free_ports(count)]}
+    for index in reversed(range(count)):
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        if index > 0:
+            subprocess.Popen([sys.executable, *sys.argv])
 
 
 def leave():

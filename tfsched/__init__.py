@@ -14,6 +14,7 @@ from tfsched.version import __version__
 
 if TYPE_CHECKING:
     from tfsched import ordering as ordering
+    from tfsched import parallel as parallel
     from tfsched._options import Options as Options
     from tfsched.draining import DrainHook as DrainHook
     from tfsched.draining import drain as drain
@@ -73,6 +74,7 @@ __all__ = [
     "load",
     "options",
     "ordering",
+    "parallel",
     "session_config",
     "stats",
     "trace_function",
@@ -82,8 +84,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ordering":
-        return importlib.import_module("tfsched.ordering")
+    if name in ("ordering", "parallel"):
+        return importlib.import_module(f"tfsched.{name}")
     if name in _API:
         value = getattr(importlib.import_module(_API[name]), "install" if name == "load" else name)
         globals()[name] = value
