@@ -94,6 +94,8 @@ def _wrap_once() -> None:
         # TensorFlow keeps it in one place for all threads, and whichever closure returns takes it away: read behind a wait,
         # during which other threads run, it would be missing, and the call could not be cancelled.
         manager = cancellation.context()
+        if setting is not None and own_updates.refused and own_updates.is_member():
+            setting = setting.with_barrier
         crosses = setting is not None and setting.crosses
         noted = seen = None
         if manager is not None and manager.is_cancelled:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -32,6 +34,11 @@ class Setting:
         self.crosses = not self.options.barrier
         self.key = crossed_functions.key_of(parameters_of(optimizers(function_config(self.options, client))[0]))
         self.made: dict[bytes, bytes] = {}
+
+    @functools.cached_property
+    def with_barrier(self) -> Setting:
+        """The same with steps that end with their updates."""
+        return Setting(dataclasses.replace(self.options, barrier=True), self.client)
 
     @property
     def does_nothing(self) -> bool:

@@ -263,6 +263,7 @@ def watch() -> None:
     A checkpoint, a summary or ``numpy()`` read variables this way, and what they read has to be of finished steps. A
     variable's handle is what all of them ask for.
     """
+    own_updates.watch()
     stock = resource_variable_ops.BaseResourceVariable.handle
 
     def handle(self: Any) -> Any:

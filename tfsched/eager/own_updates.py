@@ -7,6 +7,7 @@ what it sees:
   any other tf.function           before it begins, for the variables that it takes
   a variable used by name         when its handle is asked for, for that variable
   drain(), disable(), the end     for everything
+  a dataset's function            cannot wait, so with one that uses a variable all steps keep the barrier
 
 Which functions wait by themselves is known when the pass has cut them and a call of them has begun a background function.
 """
@@ -18,9 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as context_lib
 
-from tfsched.eager.config import Setting
+from tfsched.eager.config import Setting, say_once
 from tfsched.grappler import crossed_functions
 from tfsched.ops import control, library
 
@@ -28,7 +30,36 @@ Function = tuple[bytes, Setting | None]
 
 # Function -> whether its calls wait by themselves; missing as long as that is not known.
 _waits: dict[Function, bool] = {}
+# Whether steps keep the barrier from now on.
+refused = False
 _MOST = 10_000  # functions that are remembered: a program that traces without end must not grow by it
+
+
+@functools.lru_cache(maxsize=1)
+def watch() -> None:
+    """Has this process see, from now on, which datasets' functions use variables: they run when nobody calls them."""
+    wrapper = structured_function.StructuredFunctionWrapper
+    stock = wrapper.__init__
+
+    @functools.wraps(stock)
+    def make(self: Any, *args: Any, **kwargs: Any) -> None:
+        global refused
+        stock(self, *args, **kwargs)
+        if refused or not any(map(_is_variable, self.function.captured_inputs)):
+            return
+        refused = True
+        if is_member():
+            say_once("a dataset's function uses a variable, and nobody could tell when it reads it: steps keep the barrier.")
+
+    wrapper.__init__ = make
+
+
+def _is_variable(captured: Any) -> bool:
+    """Whether a function's captured input is a variable's handle."""
+    if getattr(captured, "dtype", None) != tf.resource:
+        return False
+    data = getattr(captured, "_handle_data", None)
+    return data is not None and data.is_set and len(data.shape_and_type) == 1
 
 
 def is_member() -> bool:
