@@ -186,7 +186,9 @@ def _schedule_all_reduces(view: GraphView, step: _Step, options: Options, local:
     """Exchanges the all-reduces that can be tensor by tensor, in place; returns whether there are any."""
     needed = step.needed(view)
     visible = step.numbers(view, [*step.fetches, *step.feeds])
-    report.exchanged = schedule_all_reduces(view, needed, visible, local, options)
+    # A session's graph is run beside others, which would have to be told; a function's callers are this process's.
+    movable = not options.barrier and is_function(view.graph)
+    report.exchanged = schedule_all_reduces(view, needed, visible, local, options, movable)
     return report.exchanged.packs > 0
 
 

@@ -18,7 +18,7 @@ def open_training(task, options=None, rule="descent", dtype="float32", clip=Fals
       dtype: of the reduced gradients.
       clip: clip the gradients, when they are reduced, by their norm.
       seen: what the step shows besides the loss: the "norm" of the reduced gradients, or a "variable" behind its update.
-      poisoned: the update of the first variable fails in the step that is numbered -1.
+      poisoned: a large variable's update fails in the step that is numbered -1.
     """
     strategy = join(task, options)
     with strategy.scope():
@@ -40,7 +40,7 @@ def open_training(task, options=None, rule="descent", dtype="float32", clip=Fals
                 if seen == "norm":
                     shown.append(tf.linalg.global_norm(gradients))
                 if poisoned:
-                    gradients[0] = tf.debugging.check_numerics(gradients[0] / tf.cast(number + 1, tf.float32), "poison")
+                    gradients[2] = gradients[2][: tf.where(number < 0, 1, _WIDTH)]
                 for variable, gradient in zip(model.variables_, gradients, strict=True):
                     variable.assign_sub(0.1 * gradient)
                 if seen == "variable":
@@ -134,6 +134,22 @@ def poison(task):
         except Exception as error:
             return {"made": made, "kind": type(error).__name__, "text": str(error)}
     return None
+
+
+def read_in_dataset(task):
+    """Makes a step and reads a small variable in a dataset's function at once; what it read, and the same by name."""
+    import tfsched
+
+    variable = task.state["model"].variables_[2]
+    data = tf.data.Dataset.range(3).map(lambda _: tf.reduce_sum(variable))
+    seen = []
+    for one in data:  # each element is made when it is asked for
+        seen.append([_text(one), _text(tf.reduce_sum(variable))])
+        steps(task)
+    from tfsched.eager import own_updates
+
+    own_updates.refused = False  # for what the process is asked for next
+    return {"seen": seen, "outstanding": tfsched.stats()["background_outstanding"]}
 
 
 def report(task):

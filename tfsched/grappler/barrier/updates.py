@@ -16,6 +16,7 @@ from tfsched.grappler.reading.variables import is_handle
 
 _CONSTANTS = {"Const", "HostConst"}
 _USED_AFTER = "its value is used after the update"
+_REDUCED = "its reduced gradient, or one that is exchanged with it, is used in the step"
 _ASSIGNS = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
 
 # What no mailbox can hold: handles and boxed values belong to the step.
@@ -128,7 +129,7 @@ class _Search:
             remaining = [n for n in updates if self._crosses(n, moved)]
             if self.exchanges:  # on other clusters that a transfer comes last is rare enough to say nothing of its absence
                 for number in updates:
-                    self._keep(number, "" if number in remaining else "its reduced gradient is used in the step")
+                    self._keep(number, "" if number in remaining else _REDUCED)
             if remaining == updates:
                 seen = {update for read, update in self.late.items() if read not in moved}
                 remaining = [n for n in updates if not self._keep(n, _USED_AFTER if n in seen else "")]

@@ -41,7 +41,12 @@ class Exchanged:
 
 
 def schedule_all_reduces(
-    view: GraphView, needed: list[bool], visible: Collection[int], local: Collection[str], options: Options
+    view: GraphView,
+    needed: list[bool],
+    visible: Collection[int],
+    local: Collection[str],
+    options: Options,
+    movable: bool = False,
 ) -> Exchanged:
     """Lets each tensor of a pack be exchanged by itself as soon as it exists, in place.
 
@@ -54,8 +59,7 @@ def schedule_all_reduces(
                            SplitV ─► use_0..n                                      (named R/stock)
       R ┄► other nodes                          Merge_0..n ┄► NoOp (named R) ┄► other nodes
 
-    With ``barrier=False`` the choice comes first, so that nothing conditional is left where the step may be cut
-    (barrier/updates.py):
+    Where the step may be cut (barrier/updates.py) the choice comes first, so that nothing conditional is left there:
 
       g_i ─► Switch_i ─true─────────────────────────────────────┬─► Merge_i ─► TfschedAllReduceIfAgreed_i ─► use_i
                  └────false─► ConcatV2 ─► stock op ─► SplitV ───┘                        ▲
@@ -71,16 +75,32 @@ def schedule_all_reduces(
       visible: numbers of the nodes whose outputs leave the step, or are given to it.
       local: tasks of this process's servers.
       options: which pieces, policy and credit.
+      movable: what follows an all-reduce may move behind the step's end.
 
     Returns:
       What was done. Running it on its own output does nothing.
     """
     packs, kept = find_packs(view, needed, visible, local)
     bundles = _bundles(view, packs, options)
-    replaced = {pack.reduce: view.nodes[pack.reduce].name for pack in packs}
+    replaced = {pack.reduce for pack in packs}
     for number, pack in enumerate(packs):
-        _Rewrite(view, pack, [one for one in bundles if one.pack == number], len(bundles), replaced, options).run()
+        if movable:
+            _wait_for_hand_over(view, pack.reduce)
+        _Rewrite(view, pack, [one for one in bundles if one.pack == number], len(bundles), replaced, options, movable).run()
     return Exchanged(len(packs), len(bundles), kept)
+
+
+def _wait_for_hand_over(view: GraphView, number: int) -> None:
+    """Has what only follows an all-reduce, stock's next one say, follow its hand-over: the result may come behind the step.
+
+    What gathers control edges still follows the all-reduce itself, so that this is run whoever uses its result.
+    """
+    name = view.nodes[number].name
+    for consumer in view.consumers[number]:
+        node = view.nodes[consumer]
+        for position, text in enumerate(node.input):
+            if text == "^" + name and node.op != "NoOp":
+                node.input[position] = f"^{PREFIX}{name}/{_HANDED}"
 
 
 @dataclasses.dataclass
@@ -131,15 +151,22 @@ class _Rewrite:
     """One pack's."""
 
     def __init__(
-        self, view: GraphView, pack: Pack, bundles: list[_Bundle], count: int, replaced: dict[int, str], options: Options
+        self,
+        view: GraphView,
+        pack: Pack,
+        bundles: list[_Bundle],
+        count: int,
+        replaced: set[int],
+        options: Options,
+        movable: bool,
     ):
+        self.movable = movable
         self.view, self.pack, self.bundles, self.count, self.options = view, pack, bundles, count, options
         self.node = view.nodes[pack.reduce]
         self.dtype = self.node.attr["T"].type
         self.keys = list(self.node.input[1:4])
         # What the stock op waits for besides its data, but for other all-reduces.
         self.after = [f"^{view.nodes[source].name}" for source in view.control_inputs[pack.reduce] if source not in replaced]
-        self.replaced = set(replaced.values())
         # Names are made from the stock op's, which is a graph's only one of that name.
         self.prefix = PREFIX + self.node.name
 
@@ -150,13 +177,12 @@ class _Rewrite:
             for number, element in enumerate(self.pack.elements)
         ]
         true = [f"{switch}:1" for switch in switches]
-        if self.options.barrier:
+        if not self.movable:
             ours = self._exchange_all(true)
             results = self._merge(self._stock_branch(switches), ours)
             done = results
         else:
             merges = self._merge(self._stock_branch(switches), true)
-            # What stock's next all-reduce waits for. The results may come behind the step's end.
             self._add(_HANDED, "NoOp", [f"^{merge}" for merge in merges])
             results = self._exchange_all(merges, agreed)
             done = [f"{self.prefix}/reduce_{number}" for number in range(len(self.bundles))]
@@ -230,10 +256,6 @@ class _Rewrite:
         self.node_name = self.node.name
         self.node.name = f"{self.node_name}/stock"
         view.names.add(self.node.name)
-        if not self.options.barrier:
-            for position, text in enumerate(self.node.input):
-                if text.startswith("^") and text[1:] in self.replaced:
-                    self.node.input[position] = f"^{PREFIX}{text[1:]}/{_HANDED}"
         if self.pack.join is None or self.pack.part is None:
             self.node.input[0] = switches[0]
             return [self.node.name]
