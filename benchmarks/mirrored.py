@@ -1,6 +1,6 @@
 """MultiWorkerMirroredStrategy, stock and with tfsched in one run: medians of interleaved steps on limited links. Needs root.
 
-python benchmarks/mirrored.py [--workers 2] [--bandwidth 1e9] [--layers 24] [--width 1000] [--batch 1500] [--steps 8]
+python benchmarks/mirrored.py [--workers 2] [--bandwidth 1e9] [--layers 24] [--width 1000] [--batch 1500] [--in_a_row 1]
 
 Prints for each part (all-reduce alone, computing alone, training) seconds a step: median, least and most. The bound of the
 all-reduce is 2 (W - 1) / W times the gradients' bytes over the link, that of training the larger of it and computing.
@@ -72,6 +72,9 @@ def work(arguments, index, addresses):
     settings = {
         "stock": contextlib.nullcontext,
         "tfsched": lambda: tfsched.options(policy=arguments.policy, partition_bytes=arguments.partition_bytes),
+        "crossing": lambda: tfsched.options(
+            policy=arguments.policy, partition_bytes=arguments.partition_bytes, barrier=False
+        ),
     }
     runs = [
         (part, setting)
@@ -84,10 +87,11 @@ def work(arguments, index, addresses):
             together()
             began = time.perf_counter()
             with settings[setting]():
-                parts[part]()
-            weights[-1].numpy()
+                for _ in range(arguments.in_a_row):
+                    parts[part]()
+            tfsched.drain()
             if number:
-                seconds[part, setting].append(time.perf_counter() - began)
+                seconds[part, setting].append((time.perf_counter() - began) / arguments.in_a_row)
     together()
     stats = tfsched.stats()
     if index == 0:
@@ -112,6 +116,9 @@ def main():
     parser.add_argument("--width", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=1500)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument(
+        "--in_a_row", type=int, default=1, help="steps measured together, with the last updates; only several can cross"
+    )
     parser.add_argument("--parts", default="all-reduce,computing,training", help="which of these, separated by commas")
     parser.add_argument("--policy", default="bytescheduler")
     parser.add_argument("--partition_bytes", type=int, default=0)
@@ -135,7 +142,7 @@ def main():
             for index, host in enumerate(hosts)
         ]
         for one in started:
-            one.wait(60 + 30 * arguments.steps * arguments.workers)
+            one.wait(60 + 30 * arguments.steps * arguments.in_a_row * arguments.workers)
         first.seek(0)
         told = json.loads(first.read().decode().strip().splitlines()[-1])
     size = arguments.layers * arguments.width**2 * 4
