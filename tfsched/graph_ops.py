@@ -10,6 +10,9 @@ import re
 # A read that takes the value which was sent ahead for it, and what sends that value (grappler/barrier/read_ahead.py).
 READ_OP, AHEAD_OP = "TfschedRead", "TfschedReadAhead"
 
+# An all-reduce of one tensor that may stand behind the step's end (grappler/collectives/exchange.py).
+EXCHANGE_OP = "TfschedAllReduceIfAgreed"
+
 HANDLE_OP = "VarHandleOp"
 # Reference variables are their own reads.
 REFERENCES = frozenset({"Variable", "VariableV2"})

@@ -19,7 +19,7 @@ from typing import Any
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as context_lib
 
-from tfsched.eager import outstanding, python_lock
+from tfsched.eager import outstanding, own_updates, python_lock
 from tfsched.eager.config import Setting
 from tfsched.eager.thread import blocks, current, looked_at
 from tfsched.grappler.bridge import install
@@ -94,13 +94,16 @@ def _wrap_once() -> None:
         # TensorFlow keeps it in one place for all threads, and whichever closure returns takes it away: read behind a wait,
         # during which other threads run, it would be missing, and the call could not be cancelled.
         manager = cancellation.context()
+        if setting is not None and own_updates.refused and own_updates.is_member():
+            setting = setting.with_barrier
         crosses = setting is not None and setting.crosses
-        noted = None
+        noted = seen = None
         if manager is not None and manager.is_cancelled:
             crosses = False  # the call ends before it begins: nobody has to be asked or told anything
         elif crosses or outstanding.tasks:
             client = setting.client if setting is not None and crosses else None
             noted = outstanding.before_call(self, tensor_inputs, client, (name, setting))
+            seen = own_updates.before_call((name, setting)) if crosses else None
         # What stock_call does, with another config.
         try:
             python_lock.start()
@@ -112,6 +115,8 @@ def _wrap_once() -> None:
             else:
                 arguments = (name.decode(), num_outputs, tensor_inputs, _flat(attrs), self, manager)
                 outputs = execute.execute_with_cancellation(*arguments)
+            if seen is not None and setting is not None:
+                outstanding.after_own_call((name, setting), seen, setting.client)
         except BaseException:
             if crosses:
                 outstanding.call_failed(self)

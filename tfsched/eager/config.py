@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from tfsched._options import Options
-from tfsched.grappler.config import add_optimizer, is_switched_off, with_plan_inside
+from tfsched.grappler import crossed_functions
+from tfsched.grappler.bridge import parameters_of
+from tfsched.grappler.config import add_optimizer, is_switched_off, optimizers, with_plan_inside
 
 _SAID: set[str] = set()
 
@@ -20,6 +24,7 @@ class Setting:
       options: with the plan's text in place of its path.
       client: names this process's training, for updates in the background.
       crosses: whether updates may go on when a call has returned.
+      key: what the pass knows calls with these options by.
       made: serialized ConfigProto of the user -> what :meth:`apply` made of it.
     """
 
@@ -27,7 +32,13 @@ class Setting:
         self.options = with_plan_inside(options)
         self.client = client
         self.crosses = not self.options.barrier
+        self.key = crossed_functions.key_of(parameters_of(optimizers(function_config(self.options, client))[0]))
         self.made: dict[bytes, bytes] = {}
+
+    @functools.cached_property
+    def with_barrier(self) -> Setting:
+        """The same with steps that end with their updates."""
+        return Setting(dataclasses.replace(self.options, barrier=True), self.client)
 
     @property
     def does_nothing(self) -> bool:

@@ -6,7 +6,6 @@ import functools
 import json
 import threading
 import time
-from collections.abc import Hashable
 from typing import Any
 
 import tensorflow as tf
@@ -14,7 +13,7 @@ from tensorflow.python.distribute.coordinator import coordinator_context
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.ops import resource_variable_ops
 
-from tfsched.eager import capability, numbering
+from tfsched.eager import capability, numbering, own_updates
 from tfsched.eager.thread import current, unscheduled
 from tfsched.errors import TfschedError
 from tfsched.grappler.reading.clients import client_of_worker
@@ -44,13 +43,13 @@ def _task_of(device: str) -> str | None:
 
 def own_task() -> str:
     """This process, as a task of its cluster."""
-    server_def = context_lib.get_server_def()
+    server_def = context_lib.get_server_def() or context_lib.context()._collective_ops_server_def
     if server_def is None:
         return "/job:localhost/replica:0/task:0"
     return f"/job:{server_def.job_name}/replica:0/task:{server_def.task_index}"
 
 
-def before_call(context: Any, inputs: Any, client: str | None, function: Hashable = None) -> str | None:
+def before_call(context: Any, inputs: Any, client: str | None, function: Any = None) -> str | None:
     """Called before a function runs: waits for what it has to see, and notes what it may leave under way.
 
     The task where a function is called orders it behind that task's own updates. Of other tasks' it must see what its own
@@ -60,13 +59,19 @@ def before_call(context: Any, inputs: Any, client: str | None, function: Hashabl
       context: the eager context.
       inputs: the function's inputs.
       client: who trains; None if the function ends with its updates.
-      function: what decides whether the call leaves updates under way.
+      function: what decides whether the call leaves updates under way: its name and its setting.
 
     Returns:
       For :func:`after_call`, the task that the call was noted for; None if it was not.
     """
     task = _called_at(context)
-    if tasks:
+    if own_updates.is_member():
+        waits = own_updates.waits_by_itself(function)
+        if tasks and not waits:
+            own_updates.wait_for(inputs)
+        if client is None or waits is False:
+            return None
+    elif tasks:
         if client is None:
             if _takes_variables(inputs):
                 drain(list(tasks))
@@ -91,6 +96,14 @@ def before_call(context: Any, inputs: Any, client: str | None, function: Hashabl
         after_call(task)
         raise
     return task
+
+
+def after_own_call(function: Any, before: int, client: str) -> None:
+    """Called when a call has returned of which it was not certain whether it waits for updates (own_updates.py)."""
+    if own_updates.after_call(function, before):
+        with _LOCK:
+            tasks[own_task()] = client
+            _calls[own_task()] = _calls.get(own_task(), 0) + 1
 
 
 def after_call(task: str) -> None:
@@ -250,10 +263,15 @@ def watch() -> None:
     A checkpoint, a summary or ``numpy()`` read variables this way, and what they read has to be of finished steps. A
     variable's handle is what all of them ask for.
     """
+    own_updates.watch()
     stock = resource_variable_ops.BaseResourceVariable.handle
 
     def handle(self: Any) -> Any:
         touched = tasks and not current.own and context_lib.executing_eagerly()
+        if touched and own_updates.is_member():
+            found = stock.fget(self)
+            own_updates.wait_for([found])
+            return found
         if touched and coordinator_context.get_current_dispatch_context() is None:
             drain_all()
         return stock.fget(self)

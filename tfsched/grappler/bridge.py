@@ -13,7 +13,8 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
 
 from tfsched._options import Options
-from tfsched.grappler import graph_records
+from tfsched.grappler import crossed_functions, graph_records
+from tfsched.grappler.barrier.crossing import has_crossed
 from tfsched.grappler.reading.clients import is_function
 from tfsched.grappler.reading.graph import task_of
 from tfsched.grappler.rewrite import explain, rewrite
@@ -82,6 +83,9 @@ def _run(data: int, size: int, sink: int) -> int:
         )
         parameters = parameters_of(config)
         strict = parameters.get("strict") is True
+        key = crossed_functions.key_of(parameters)
+        # A function's graph is called by the function's name.
+        name = " ".join(request.collection_def["id"].node_list.value) if is_function(request.graph_def) else ""
         client = str(parameters.pop("client", ""))
         trace_key = str(parameters.pop(graph_records.PARAMETER, ""))
         fetches = list(request.collection_def["fetch"].node_list.value)
@@ -108,6 +112,8 @@ def _run(data: int, size: int, sink: int) -> int:
             # It orders nothing, but it sees whole steps.
             options = Options(ordering="none")
             graph, report = rewrite(request.graph_def, options, fetches, keep, feeds, capable, client, home, local)
+        if name:
+            crossed_functions.note(name, key, has_crossed(request.graph_def if graph is None else graph))
         with _LOCK:
             _STATS.graphs += 1
             if graph is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from tfsched import ordering as orderings
 from tfsched._options import Options
 from tfsched.errors import TfschedError
-from tfsched.graph_ops import is_update
+from tfsched.graph_ops import EXCHANGE_OP
 from tfsched.grappler.barrier import crossing as barrier
 from tfsched.grappler.barrier import guards
 from tfsched.grappler.barrier.background import Body
@@ -28,7 +28,7 @@ from tfsched.grappler.reading.transfers import (
     receivers,
 )
 from tfsched.grappler.reading.variable_uses import Variable
-from tfsched.grappler.reading.variables import VariableKey, variable_behind
+from tfsched.grappler.reading.variables import VariableKey
 from tfsched.grappler.sending import dags, partition, proxies, pushes, ranks
 from tfsched.ordering import Plan
 
@@ -120,8 +120,9 @@ def rewrite(
     if not barrier.has_crossed(graph):
         view = GraphView(graph)
         if is_function(graph):
-            # What a worker updates with reduced gradients it updates in its own memory, within the step.
-            if not options.barrier and len(set(view.tasks) - {""}) > 1:
+            # What a worker updates with reduced gradients is in its own memory; else nothing crosses within a task.
+            exchanges = any(node.op == EXCHANGE_OP for node in view.nodes)
+            if not options.barrier and (exchanges or len(set(view.tasks) - {""}) > 1):
                 crossing = _cross_function(view, step, client, local, report)
         elif home:
             crossing = _cross_session(view, step, None if options.barrier else client, home, report)
@@ -185,12 +186,9 @@ def _schedule_all_reduces(view: GraphView, step: _Step, options: Options, local:
     """Exchanges the all-reduces that can be tensor by tensor, in place; returns whether there are any."""
     needed = step.needed(view)
     visible = step.numbers(view, [*step.fetches, *step.feeds])
-    report.exchanged = schedule_all_reduces(view, needed, visible, local, options)
-    if report.exchanged.packs and not options.barrier:
-        for number, node in enumerate(view.nodes):
-            variable = variable_behind(view, view.data_inputs[number][0].source) if is_update(node.op) else None
-            if variable is not None:
-                report.kept[view.nodes[variable].name] = "its gradient is all-reduced"
+    # A session's graph is run beside others, which would have to be told; a function's callers are this process's.
+    movable = not options.barrier and is_function(view.graph)
+    report.exchanged = schedule_all_reduces(view, needed, visible, local, options, movable)
     return report.exchanged.packs > 0
 
 

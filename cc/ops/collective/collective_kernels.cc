@@ -1,4 +1,4 @@
-// TfschedAgree and TfschedAllReduce, the kernels.
+// TfschedAgree, TfschedAllReduce and TfschedAllReduceIfAgreed, the kernels.
 #include <functional>
 #include <memory>
 #include <string>
@@ -134,6 +134,15 @@ class AllReduceKernel : public AsyncOpKernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    if (context->num_inputs() > kAgreed) {
+      bool agreed = false;
+      OP_REQUIRES_OK_ASYNC(context, ElementOf(context, kAgreed, &agreed), done);
+      if (!agreed) {
+        context->set_output(0, context->input(0));
+        done();
+        return;
+      }
+    }
     const int64_t elements = context->input(0).NumElements();
     OP_REQUIRES_ASYNC(context, elements == spec_.elements,
                       tensorflow::errors::InvalidArgument("tfsched: ", tag_.name, " has ", elements, " elements, and ",
@@ -167,6 +176,8 @@ class AllReduceKernel : public AsyncOpKernel {
   }
 
  private:
+  static constexpr int kAgreed = 4;  // of the inputs, where the op has it
+
   ExchangeSpec spec_;
   int64_t element_ = 0;
   TransferInfo tag_;
@@ -174,6 +185,7 @@ class AllReduceKernel : public AsyncOpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("TfschedAgree").Device(tensorflow::DEVICE_CPU), AgreeKernel);
 REGISTER_KERNEL_BUILDER(Name("TfschedAllReduce").Device(tensorflow::DEVICE_CPU), AllReduceKernel);
+REGISTER_KERNEL_BUILDER(Name("TfschedAllReduceIfAgreed").Device(tensorflow::DEVICE_CPU), AllReduceKernel);
 
 }  // namespace
 }  // namespace tfsched

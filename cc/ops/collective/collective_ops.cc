@@ -1,4 +1,4 @@
-// TfschedAgree and TfschedAllReduce, the ops: what the graph rewrite puts beside a stock all-reduce.
+// TfschedAgree and the two all-reduces, the ops: what the graph rewrite puts beside a stock all-reduce.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 
@@ -61,6 +61,37 @@ transfer: its name in traces.
 policy: the policy that decides when its messages leave.
 rank: how many of the step's `count` exchanged tensors are more urgent.
 credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
+)doc");
+
+REGISTER_OP("TfschedAllReduceIfAgreed")
+    .Input("input: T")
+    .Input("group_size: int32")
+    .Input("group_key: int32")
+    .Input("instance_key: int32")
+    .Input("agreed: bool")
+    .Output("output: T")
+    .Attr("T: {half, bfloat16, float, double, int32, int64}")
+    .Attr("reduction: {'Add', 'Max', 'Min', 'Mul'}")
+    .Attr("mean: bool")
+    .Attr("element: int >= 0")
+    .Attr("elements: int >= 0")
+    .Attr("piece_bytes: int >= 1")
+    .Attr("whole_bytes: int >= 0")
+    .Attr("transfer: string")
+    .Attr("policy: string")
+    .Attr("rank: int >= 0")
+    .Attr("count: int >= 1")
+    .Attr("credit_bytes: int >= 0")
+    .SetIsStateful()
+    .SetIsDistributedCommunication()
+    .SetShapeFn(UnchangedShape)
+    .Doc(R"doc(
+TfschedAllReduce if `agreed`; else gives back the input, which is the stock all-reduce's result then.
+
+It stands where the one behind a step's end cannot know what the step has chosen. Inserted by tfsched's Grappler pass; not
+meant to be written by hand.
+
+agreed: from TfschedAgree. The other inputs and all attributes are TfschedAllReduce's.
 )doc");
 
 }  // namespace

@@ -103,14 +103,15 @@ class _Step:
     def part(self) -> Body:
         ahead = read_ahead.find_readers(self.view, self.uses, self.cut.updates, self.visible, self.capable)
         # The body first: it copies what the step then loses.
-        self.body.build(ahead, shared=not self.function)
+        # Who reads what a worker updates in its own memory may be anybody in its process.
+        self.body.build(ahead, shared=not self.function or bool(self.cut.reduced))
         token = self._add_call(self._add_waits())
         join = self._add_hand_over(token)
         if ahead:
             committed = self._node("committed", COMMITTED_OP, self.home, [], client=self.client, asynchronous=self.function)
             for reader in ahead:
                 read_ahead.replace_read(self.view, reader, self.client, committed, PREFIX)
-        left = stand_ins.leave_no_ops(self.view, {*self.cut.updates, *self.cut.late}, join, self.home)
+        left = stand_ins.leave_no_ops(self.view, {*self.cut.updates, *self.cut.late, *self.cut.reduced}, join, self.home)
         if self.function:  # nobody prunes it any more, and groups are made before it comes here
             stand_ins.part_groups(self.view, left, self.visible, join)
             stand_ins.remove(self.graph, {self.view.nodes[number].name for number in set(self.cut.moved) - left})

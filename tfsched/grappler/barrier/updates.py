@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from tensorflow.core.framework import types_pb2
 
-from tfsched.graph_ops import READ_ONLY_USES, is_update
+from tfsched.graph_ops import EXCHANGE_OP, READ_ONLY_USES, is_update
 from tfsched.grappler.reading.graph import Edge, GraphView
 from tfsched.grappler.reading.op_types import op_def, output_dtype
 from tfsched.grappler.reading.transfers import FORKS, JOINS, sees_reference
@@ -16,6 +16,7 @@ from tfsched.grappler.reading.variables import is_handle
 
 _CONSTANTS = {"Const", "HostConst"}
 _USED_AFTER = "its value is used after the update"
+_REDUCED = "its reduced gradient, or one that is exchanged with it, is used in the step"
 _ASSIGNS = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
 
 # What no mailbox can hold: handles and boxed values belong to the step.
@@ -54,6 +55,7 @@ class Cut:
     Attributes:
       updates: numbers of the update ops that move.
       moved: numbers of the ops that move with them: they run on the updates' tasks after a transfer, and only for updates.
+      reduced: of those the numbers of the all-reduces.
       late: of those the numbers of the reads that see what an update has written -> the update.
       boundary: the tensors that the step hands over, in topological order.
       kept: variable -> why its update stays in the step. Variables that no crossing could help are not named.
@@ -61,6 +63,7 @@ class Cut:
 
     updates: list[int]
     moved: list[int]
+    reduced: list[int]
     late: dict[int, int]
     boundary: list[Edge]
     kept: dict[Variable, str]
@@ -112,6 +115,7 @@ class _Search:
         self.kept: dict[Variable, str] = {}
         self.conditional = nesting(view)
         self.late: dict[int, int] = {}  # read of a variable behind its update -> the update
+        self.exchanges = {number for number, node in enumerate(view.nodes) if node.op == EXCHANGE_OP}
         self.trained = self._after_a_read()
 
     def run(self) -> Cut:
@@ -123,6 +127,9 @@ class _Search:
         while True:
             moved = self._region(updates)
             remaining = [n for n in updates if self._crosses(n, moved)]
+            if self.exchanges:  # on other clusters that a transfer comes last is rare enough to say nothing of its absence
+                for number in updates:
+                    self._keep(number, "" if number in remaining else _REDUCED)
             if remaining == updates:
                 seen = {update for read, update in self.late.items() if read not in moved}
                 remaining = [n for n in updates if not self._keep(n, _USED_AFTER if n in seen else "")]
@@ -135,10 +142,11 @@ class _Search:
             updates = remaining
         boundary = self._boundary(updates, moved)
         late = {read: update for read, update in self.late.items() if read in moved}
-        return Cut(updates, [n for n in self.view.topological if n in moved], late, boundary, self.kept)
+        order = [n for n in self.view.topological if n in moved]
+        return Cut(updates, order, [n for n in order if n in self.exchanges], late, boundary, self.kept)
 
     def _after_a_read(self) -> list[bool]:
-        """Per node: whether it depends on the value of a variable of another task, so that it belongs to training."""
+        """Per node: whether it depends on an all-reduce or a variable of another task, so that it belongs to training."""
         view = self.view
         reads = [number in self.uses.of for number in range(len(view.nodes))]
         crossed = [False] * len(view.nodes)
@@ -148,7 +156,8 @@ class _Search:
                     reads[number] = reads[number] or reads[edge.source]
                     other = view.tasks[edge.source] != view.tasks[number]
                     crossed[number] = crossed[number] or crossed[edge.source] or (other and reads[edge.source])
-            crossed[number] = crossed[number] or any(crossed[update] for update in self._updates_before(number))
+            behind = any(crossed[update] for update in self._updates_before(number))
+            crossed[number] = crossed[number] or behind or number in self.exchanges
         return crossed
 
     def _updates_before(self, number: int) -> list[int]:
@@ -253,7 +262,7 @@ class _Search:
             if not self.needed[number] or number in inside or view.tasks[number] not in tasks:
                 continue
             consumers = [c for c in view.consumers[number] if self.needed[c]]
-            if number in reads:  # a NoOp will follow the hand-over instead
+            if number in reads or number in self.exchanges:  # a NoOp will follow the hand-over instead
                 consumers = [c for c in consumers if view.nodes[c].op != "NoOp"]
             if consumers and all(c in inside for c in consumers) and (number in reads or self._movable(number)):
                 inside.add(number)
@@ -261,6 +270,7 @@ class _Search:
         for number in view.topological:
             if number in inside and any(
                 number in reads
+                or number in self.exchanges
                 or edge.source in late
                 or (edge.source >= 0 and view.tasks[edge.source] != view.tasks[number])
                 for edge in view.data_inputs[number]
@@ -275,6 +285,8 @@ class _Search:
             return False
         if node.op in _CONSTANTS or is_handle(node):
             return False
+        if number in self.exchanges:
+            return True
         if node.op in FORKS or node.op in JOINS or node.op in ("NextIteration", "RefNextIteration", "LoopCond"):
             return False
         definition = op_def(node, self.view.graph.library)
@@ -341,6 +353,8 @@ class _Search:
                 elif source not in seen:
                     seen.add(source)
                     stack.append(source)
+        reduced = awaited & self.exchanges
+        awaited.update(n for n in updates if reduced and reduced & self._inputs_of_update(n, moved)[0])
         for number in updates:
             if number in awaited:
                 self._keep(number, "others wait for its update")

@@ -9,6 +9,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 
 from tfsched._options import DEFAULT_CREDIT_BYTES, Options
+from tfsched.graph_ops import EXCHANGE_OP
 from tfsched.grappler.collectives import urgency
 from tfsched.grappler.collectives.packs import AGREE_OP, ALL_REDUCE_OP, TYPES, Element, Pack, find_packs
 from tfsched.grappler.reading.graph import GraphView, digest, split_input
@@ -20,6 +21,9 @@ PIECE_BYTES = DEFAULT_CREDIT_BYTES // 2
 WHOLE_BYTES = 16_384
 # Tensors below this are joined with others to bundles of at most so many bytes: a message costs more than their bytes.
 SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
+
+# The name, behind a pack's prefix, of the NoOp that runs when the step has all that the pack's updates are made from.
+_HANDED = "handed"
 
 
 @dataclasses.dataclass
@@ -37,7 +41,12 @@ class Exchanged:
 
 
 def schedule_all_reduces(
-    view: GraphView, needed: list[bool], visible: Collection[int], local: Collection[str], options: Options
+    view: GraphView,
+    needed: list[bool],
+    visible: Collection[int],
+    local: Collection[str],
+    options: Options,
+    movable: bool = False,
 ) -> Exchanged:
     """Lets each tensor of a pack be exchanged by itself as soon as it exists, in place.
 
@@ -50,6 +59,12 @@ def schedule_all_reduces(
                            SplitV ─► use_0..n                                      (named R/stock)
       R ┄► other nodes                          Merge_0..n ┄► NoOp (named R) ┄► other nodes
 
+    Where the step may be cut (barrier/updates.py) the choice comes first, so that nothing conditional is left there:
+
+      g_i ─► Switch_i ─true─────────────────────────────────────┬─► Merge_i ─► TfschedAllReduceIfAgreed_i ─► use_i
+                 └────false─► ConcatV2 ─► stock op ─► SplitV ───┘                        ▲
+      TfschedAllReduceIfAgreed_0..n ┄► NoOp (named R) ┄► other nodes                   agreed
+
     All members of the group take the same branch, for all know what all others plan (cc/transport/agreeing.cc). Small
     tensors are joined: ConcatV2 in front of their all-reduce and SplitV behind it. Our ops wait for what the stock one
     waited for, but not for other all-reduces: stock's run one after another, and do so in the stock branch.
@@ -60,6 +75,7 @@ def schedule_all_reduces(
       visible: numbers of the nodes whose outputs leave the step, or are given to it.
       local: tasks of this process's servers.
       options: which pieces, policy and credit.
+      movable: what follows an all-reduce may move behind the step's end.
 
     Returns:
       What was done. Running it on its own output does nothing.
@@ -68,8 +84,23 @@ def schedule_all_reduces(
     bundles = _bundles(view, packs, options)
     replaced = {pack.reduce for pack in packs}
     for number, pack in enumerate(packs):
-        _Rewrite(view, pack, [one for one in bundles if one.pack == number], len(bundles), replaced, options).run()
+        if movable:
+            _wait_for_hand_over(view, pack.reduce)
+        _Rewrite(view, pack, [one for one in bundles if one.pack == number], len(bundles), replaced, options, movable).run()
     return Exchanged(len(packs), len(bundles), kept)
+
+
+def _wait_for_hand_over(view: GraphView, number: int) -> None:
+    """Has what only follows an all-reduce, stock's next one say, follow its hand-over: the result may come behind the step.
+
+    What gathers control edges still follows the all-reduce itself, so that this is run whoever uses its result.
+    """
+    name = view.nodes[number].name
+    for consumer in view.consumers[number]:
+        node = view.nodes[consumer]
+        for position, text in enumerate(node.input):
+            if text == "^" + name and node.op != "NoOp":
+                node.input[position] = f"^{PREFIX}{name}/{_HANDED}"
 
 
 @dataclasses.dataclass
@@ -120,8 +151,16 @@ class _Rewrite:
     """One pack's."""
 
     def __init__(
-        self, view: GraphView, pack: Pack, bundles: list[_Bundle], count: int, replaced: set[int], options: Options
+        self,
+        view: GraphView,
+        pack: Pack,
+        bundles: list[_Bundle],
+        count: int,
+        replaced: set[int],
+        options: Options,
+        movable: bool,
     ):
+        self.movable = movable
         self.view, self.pack, self.bundles, self.count, self.options = view, pack, bundles, count, options
         self.node = view.nodes[pack.reduce]
         self.dtype = self.node.attr["T"].type
@@ -137,32 +176,49 @@ class _Rewrite:
             self._add(f"switch_{number}", "Switch", [element.tensor, agreed], T=self.dtype)
             for number, element in enumerate(self.pack.elements)
         ]
-        ours = [""] * len(switches)
-        for number, bundle in enumerate(self.bundles):
-            for member, tensor in zip(bundle.members, self._exchange(number, bundle, switches), strict=True):
-                ours[member] = tensor
-        stock = self._stock_branch(switches)
-        merges = []
-        for number, element in enumerate(self.pack.elements):
-            merge = self._add(f"merge_{number}", "Merge", [stock[number], ours[number]], T=self.dtype, N=2)
-            merges.append(merge)
-            self._redirect(element, merge)
+        true = [f"{switch}:1" for switch in switches]
+        if not self.movable:
+            ours = self._exchange_all(true)
+            results = self._merge(self._stock_branch(switches), ours)
+            done = results
+        else:
+            merges = self._merge(self._stock_branch(switches), true)
+            self._add(_HANDED, "NoOp", [f"^{merge}" for merge in merges])
+            results = self._exchange_all(merges, agreed)
+            done = [f"{self.prefix}/reduce_{number}" for number in range(len(self.bundles))]
+        for element, result in zip(self.pack.elements, results, strict=True):
+            self._redirect(element, result)
         stand_in = self.view.graph.node.add(name=self.node_name, op="NoOp", device=self.node.device)
-        stand_in.input.extend(f"^{merge}" for merge in merges)
+        stand_in.input.extend(f"^{name}" for name in done)
 
-    def _exchange(self, number: int, bundle: _Bundle, switches: list[str]) -> list[str]:
+    def _merge(self, stock: list[str], ours: list[str]) -> list[str]:
+        """Per element what comes out of the branch that was taken."""
+        return [
+            self._add(f"merge_{number}", "Merge", list(both), T=self.dtype, N=2)
+            for number, both in enumerate(zip(stock, ours, strict=True))
+        ]
+
+    def _exchange_all(self, tensors: list[str], agreed: str = "") -> list[str]:
+        """Reduces all elements, if ``agreed`` where that is given; their names in order."""
+        results = [""] * len(tensors)
+        for number, bundle in enumerate(self.bundles):
+            members = [tensors[member] for member in bundle.members]
+            for member, tensor in zip(bundle.members, self._exchange(number, bundle, members, agreed), strict=True):
+                results[member] = tensor
+        return results
+
+    def _exchange(self, number: int, bundle: _Bundle, tensors: list[str], agreed: str) -> list[str]:
         """Reduces a bundle; returns its tensors' names."""
-        tensors = [f"{switches[member]}:1" for member in bundle.members]
         whole = tensors[0]
         if len(tensors) > 1:
-            axis = self._const(f"axis_{number}", [0], scalar=True, after=tensors[0])
+            axis = self._const(f"axis_{number}", [0], scalar=True, after=agreed or tensors[0])
             whole = self._add(
                 f"join_{number}", "ConcatV2", [*tensors, axis], T=self.dtype, Tidx=types_pb2.DT_INT32, N=len(tensors)
             )
         reduced = self._add(
             f"reduce_{number}",
-            ALL_REDUCE_OP,
-            [whole, *self.keys, *self.after],
+            EXCHANGE_OP if agreed else ALL_REDUCE_OP,
+            [whole, *self.keys, *([agreed] if agreed else []), *self.after],
             T=self.dtype,
             reduction=self.node.attr["merge_op"].s,
             mean=self.node.attr["final_op"].s == b"Div",
@@ -179,9 +235,11 @@ class _Rewrite:
         if len(tensors) == 1:
             return [reduced]
         sizes = self._const(
-            f"sizes_{number}", [self.pack.elements[member].elements for member in bundle.members], after=reduced
+            f"sizes_{number}",
+            [self.pack.elements[member].elements for member in bundle.members],
+            after=agreed or reduced,
         )
-        axis = self._const(f"split_axis_{number}", [0], scalar=True, after=reduced)
+        axis = self._const(f"split_axis_{number}", [0], scalar=True, after=agreed or reduced)
         part = self._add(
             f"part_{number}",
             "SplitV",
