@@ -197,6 +197,8 @@ def test_with_a_dataset_that_reads_variables_steps_keep_the_barrier(pair):
     everywhere(pair, MODEL + "steps", count=1)
     for told in everywhere(pair, MODEL + "read_in_dataset"):
         assert told["outstanding"] == 0 and len({by_name for _, by_name in told["seen"]}) == 3
+        # The dataset is made while the first step's updates are under way.
+        assert told["seen"][0][0] == told["seen"][0][1], told
         # A dataset may be an element ahead, in stock TensorFlow as well.
         assert {in_dataset for in_dataset, _ in told["seen"]} <= {by_name for _, by_name in told["seen"]}, told
     assert "a dataset's function uses a variable" in pair.log("worker0")

@@ -192,6 +192,4 @@ def _unfit(setting: Setting) -> str | None:
     """Why a setting says nothing about all-reduces."""
     if setting.needs_plan or (setting.options or {}).get("plan"):
         return "orders the transfers of parameter servers by a plan, and all-reduces are in none"
-    if setting.crosses_barrier:
-        return "crosses the barrier, and all-reduces keep it"
     return None

@@ -111,6 +111,11 @@ class Mirrored:
             if not math.isfinite(loss):
                 raise BenchError(f"the loss became {loss}: lower --steps")
             finishes_s.append(float(values["finish"]) - epoch_s)
+        if scheduled:  # a block ends with its last update
+            import tfsched
+
+            tfsched.drain()
+            ends_s[-1] = time.monotonic()
         made = {name: value - before[name] for name, value in self._counters().items()}
         return {
             "starts_s": starts_s,

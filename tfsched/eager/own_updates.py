@@ -21,6 +21,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as context_lib
+from tensorflow.python.framework import ops
 
 from tfsched.eager.config import Setting, say_once
 from tfsched.grappler import crossed_functions
@@ -45,10 +46,13 @@ def watch() -> None:
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
         global refused
         stock(self, *args, **kwargs)
-        if refused or not any(map(_is_variable, self.function.captured_inputs)):
+        used = [one for one in self.function.captured_inputs if _is_variable(one)]
+        if refused or not used:
             return
         refused = True
         if is_member():
+            # What earlier steps have left under way, too; a function that makes the dataset waits for its own inputs.
+            wait_for([one for one in used if isinstance(one, ops.EagerTensor)])
             say_once("a dataset's function uses a variable, and nobody could tell when it reads it: steps keep the barrier.")
 
     wrapper.__init__ = make

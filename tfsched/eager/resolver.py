@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfsched.eager import own_updates
 from tfsched.errors import TfschedError
 from tfsched.server import PROTOCOL
 
@@ -22,6 +23,7 @@ def cluster_resolver(cluster_spec: Any = None, task_type: str | None = None, tas
     Raises:
       TfschedError: ``cluster_spec`` is none, or task_type and task_id are of no task in it.
     """
+    own_updates.watch()  # datasets may be made before the program says what tfsched is to do
     if cluster_spec is None:
         return tf.distribute.cluster_resolver.TFConfigClusterResolver(
             task_type=task_type, task_id=task_id, rpc_layer=PROTOCOL
