@@ -139,6 +139,8 @@ def test_doctor_sees_a_real_transfer_go_through_the_scheduler():
     assert checks["barrier"]["ok"] and "4 of 4" in checks["barrier"]["detail"]
     assert checks["tf.function"]["ok"] and "4 transfers ordered; 4 went through" in checks["tf.function"]["detail"]
     assert "4 of 4" in checks["tf.function"]["detail"]
+    detail = checks["all-reduce"]["detail"]
+    assert checks["all-reduce"]["ok"] and "4 of 4 gradients" in detail and "3 of 3 steps" in detail
 
 
 def test_doctor_says_what_to_do_without_the_library():

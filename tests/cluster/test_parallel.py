@@ -93,6 +93,15 @@ def test_fit_is_that_of_one_process(pair, library, compiled):
     close(first["history"]["loss"], wanted["history"]["loss"])
 
 
+def test_fit_across_the_barrier_is_identical(pair):
+    kept = everywhere(pair, "fit_across_the_barrier", crosses=False)
+    crossed = everywhere(pair, "fit_across_the_barrier", crosses=True)
+    assert [one.pop("crossed") for one in kept] == [0, 0]
+    assert [one.pop("crossed") for one in crossed] == [8, 8]
+    assert kept[0]["weights"] == kept[1]["weights"]
+    assert crossed == kept
+
+
 @pytest.mark.parametrize("library", ["keras", "tf_keras"])
 def test_the_learning_rate_grows_and_follows_its_schedule(pair, library):
     for rates in everywhere(pair, "warmup", library=library):

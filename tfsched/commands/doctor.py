@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tfsched.bench.ports import free_port
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.quiet import import_tensorflow
+from tfsched.commands.step_process import ask
 
 _TIMEOUT_S = 120
 
@@ -60,6 +61,7 @@ def _checks() -> Iterator[Check]:
             return
     yield from _real_step()
     yield _strategy_step()
+    yield _mirrored_step()
     yield _namespaces()
 
 
@@ -210,18 +212,7 @@ def _strategy_step() -> Check:
     cluster = {job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "worker", "chief")}
     ps = _parameter_server({job: cluster[job] for job in ("ps", "worker")})
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tfsched.commands.strategy_step", json.dumps(cluster)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_TIMEOUT_S,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=False,
-        )
-        seen = json.loads(done.stdout or f'{{"error": "the coordinator died with exit code {done.returncode}"}}')
-    except subprocess.TimeoutExpired:
-        seen = {"error": f"its steps did not end within {_TIMEOUT_S} s"}
+        seen = ask("tfsched.commands.strategy_step", cluster, _TIMEOUT_S)
     finally:
         ps.kill()
         ps.wait(timeout=_TIMEOUT_S)
@@ -235,6 +226,23 @@ def _strategy_step() -> Check:
         f"sender's scheduler, {crossing} of {count} variables updated in the background, "
         f"{'rightly' if seen['trained'] else 'wrongly'}",
         f"see docs/tensorflow2.md; what the pass said: {seen['report']}",
+    )
+
+
+def _mirrored_step() -> Check:
+    """Steps under MultiWorkerMirroredStrategy, in two processes."""
+    what = "all-reduce"
+    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
+    seen = ask("tfsched.commands.mirrored_step", cluster, _TIMEOUT_S)
+    if "error" in seen:
+        return Check(what, False, seen["error"], "see docs/troubleshooting.md, 'doctor fails at the real step'")
+    exchanged, crossing = seen["exchanged"], seen["crossing"]
+    return Check(
+        what,
+        exchanged == seen["variables"] and crossing == seen["steps"] and seen["trained"] and not seen["errors"],
+        f"under MultiWorkerMirroredStrategy: {exchanged:g} of {seen['variables']} gradients exchanged by themselves, "
+        f"{crossing} of {seen['steps']} steps updated in the background, {'rightly' if seen['trained'] else 'wrongly'}",
+        f"see docs/allreduce.md; what the pass said: {seen['report']}",
     )
 
 

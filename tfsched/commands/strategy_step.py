@@ -6,9 +6,10 @@ Started as ``python -m tfsched.commands.strategy_step CLUSTER``, a JSON object o
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Any
+
+from tfsched.commands.step_process import answer
 
 _VARIABLES = 4
 _STEPS = 3
@@ -78,17 +79,6 @@ def run(cluster: dict[str, list[str]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Prints what became of the steps, or an ``error``, and ends at once: TensorFlow may wait for its peers otherwise."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # TensorFlow and its libraries print as they like
-    try:
-        answer = run(json.loads(sys.argv[1]))
-    except Exception as error:  # whatever it is, the doctor has to hear of it
-        answer = {"error": (str(error).splitlines() or [type(error).__name__])[0]}
-    print(json.dumps(answer), file=answers, flush=True)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    addresses = json.loads(sys.argv[1])
+    answer(lambda: run(addresses))

@@ -156,6 +156,33 @@ def fit(task, library="keras", alone=False, seed=0, **compiled):
     return {"history": history.history, "weights": weights, "class": type(model.optimizer).__name__}
 
 
+def fit_across_the_barrier(task, crosses):
+    """Keras 3's Model.fit over a slow link: weights after each batch and epoch, and how many steps left updates behind."""
+    import tfsched
+
+    parallel = join(task)
+    keras = _keras("keras")
+    keras.utils.set_random_seed(5)
+    layers = [keras.layers.Dense(200, activation="tanh", use_bias=False) for _ in range(4)]
+    model = keras.Sequential([keras.layers.Input([_WIDTH]), *layers, keras.layers.Dense(_WIDTH, use_bias=False)])
+    model.compile(parallel.DistributedOptimizer(keras.optimizers.Adam(0.01)), loss="mse")
+    seen = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(layers[2].kernel.numpy().sum().item()),
+        on_epoch_end=lambda epoch, logs: seen.append(float(logs["val_loss"])),
+    )
+    data, before = _data(parallel.rank(), parallel.size()), tfsched.stats()["background_calls"]
+    tfsched.configure(rate_bps=1e8)
+    try:
+        with tfsched.options(tfsched.Options(policy="bytescheduler", barrier=not crosses)):
+            history = model.fit(data, epochs=2, verbose=0, validation_data=data, callbacks=[watch])
+            weights = [np.asarray(weight).tolist() for weight in model.get_weights()]
+    finally:
+        tfsched.configure(rate_bps=0)
+    crossed = tfsched.stats()["background_calls"] - before
+    return {"seen": seen, "loss": history.history["loss"], "weights": weights, "crossed": crossed}
+
+
 def warmup(task, library):
     """The learning rate of each batch, while it grows."""
     parallel = join(task)
