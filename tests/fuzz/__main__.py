@@ -15,7 +15,7 @@ from tests.fuzz import drawing, programs, running, shrinking
 
 _N = flags.DEFINE_integer("n", 100, "How many programs.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "The first one's seed; the others have the next ones.")
-_KINDS = flags.DEFINE_list("kinds", sorted({*drawing.KINDS}), "Which kinds of programs.")
+_KINDS = flags.DEFINE_list("kinds", sorted({*drawing.KINDS, "mirrored"}), "Which kinds of programs.")
 _JOBS = flags.DEFINE_integer("jobs", 2, "How many clusters run programs at once.", lower_bound=1)
 _PROGRAM = flags.DEFINE_string("program", None, "A file with one program as JSON, in place of seeds.")
 _STOCK = flags.DEFINE_bool("stock", False, "Run the programs without tfsched: what is asked of it must be what stock gives.")

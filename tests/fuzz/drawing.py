@@ -4,6 +4,7 @@ import random
 
 BLOCK = 20  # so many seeds in a row run on clusters of one shape, which live on from program to program
 KINDS = ("session", "asynchronous", "strategy", "session", "synchronous")  # of blocks in turn
+MIRRORED_FROM = 1_000_000  # from this seed on all programs are of workers that all-reduce
 POLICIES = ("tictac", "bytescheduler", "p3", "fifo")
 # Bits per second. With the sizes below a window, from a step's return to its last update, lasts 10 to 500 ms.
 RATES_BPS = (2e7, 5e7, 1e8, 2e8)
@@ -18,6 +19,8 @@ def generator(seed, purpose):
 def shape(seed):
     """The kind of program and the cluster that a whole block of seeds shares."""
     draw = generator(seed // BLOCK, "shape")
+    if seed >= MIRRORED_FROM:
+        return {"kind": "mirrored", "ps": 0, "workers": 2, "bps": draw.choice(RATES_BPS), "stock": []}
     kind = KINDS[seed // BLOCK % len(KINDS)]
     ps, workers = draw.choice((1, 2)), draw.choice((1, 2))
     if kind in ("asynchronous", "synchronous"):

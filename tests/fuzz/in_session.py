@@ -86,16 +86,8 @@ class _Client:
         return self.chain.saved(path)
 
     def restore(self, number, name):
-        # A server that asked a worker for a gradient while that was down may not try to connect again for a second.
-        deadline_s = time.monotonic() + _RECONNECT_S
         with self.chain.graph.as_default():
-            while True:
-                try:
-                    return self.chain.saver.restore(self.sessions[number], self._path(f"saved{name}"))
-                except tf.errors.UnavailableError:
-                    if time.monotonic() > deadline_s:
-                        raise
-                    time.sleep(0.2)
+            self.chain.saver.restore(self.sessions[number], self._path(f"saved{name}"))
 
     def drain(self, number):
         if not self.stock:
@@ -166,6 +158,8 @@ def run(task, program, prefix, directory, stock, begin=0):
     if client is None or client.prefix != prefix:
         client = task.state["fuzzed"] = _Client(task, program, prefix, directory, stock)
     _forget(client)  # sessions of tasks that were lost
+    if begin:
+        _connect(client)
     client.steps = 1000 * begin  # the same for all, though the client may be another one
     seen, actions = [], program["actions"]
     for number in range(begin, len(actions)):
@@ -180,6 +174,35 @@ def run(task, program, prefix, directory, stock, begin=0):
             seen.append({"error": type(error).__name__, "message": str(error)[:2000]})
     _forget(client)
     return {"at": len(actions), "seen": seen}
+
+
+def _connect(client):
+    """Waits until every task reaches every other one again, as a program does that goes on behind a lost task.
+
+    What asked for a tensor while the task was down, a background update say, has left a connection that is not tried again
+    for a second or more; an op that needs it fails meanwhile.
+    """
+    tasks = [f"/job:{job}/task:{index}" for job, addresses in client.addresses.items() for index in range(len(addresses))]
+    with tf.Graph().as_default() as graph:
+        given, moved = v1.placeholder(tf.float32, []), []
+        for sender in tasks:
+            with tf.device(sender):
+                value = tf.exp(given)
+            for receiver in tasks:
+                with tf.device(receiver):
+                    moved.append(value + 1.0)
+    deadline_s = time.monotonic() + _RECONNECT_S
+    for addresses in client.addresses.values():
+        for address in addresses:
+            while True:
+                try:
+                    with v1.Session(f"grpc://{address}", graph=graph) as session:
+                        session.run(moved, {given: 1.0})
+                    break
+                except (tf.errors.UnavailableError, tf.errors.AbortedError):
+                    if time.monotonic() > deadline_s:
+                        raise
+                    time.sleep(0.2)
 
 
 def _forget(client):

@@ -2,13 +2,14 @@
 
 import itertools
 
-from tests.fuzz import counted_programs, drawing, session_programs, strategy_programs
+from tests.fuzz import counted_programs, drawing, mirrored_programs, session_programs, strategy_programs
 
 _DRAW = {
     "session": session_programs.draw,
     "asynchronous": counted_programs.draw,
     "synchronous": counted_programs.draw,
     "strategy": strategy_programs.draw,
+    "mirrored": mirrored_programs.draw,
 }
 
 

@@ -67,13 +67,14 @@ class Bench:
 
     def cluster(self, program, stock):
         """The program's cluster, or a stock one of the same size, whose links have no limit."""
-        shape = {key: program[key] for key in ("ps", "workers", "bps", "stock")} | {"chief": program["kind"] == "strategy"}
+        shape = {key: program[key] for key in ("ps", "workers", "bps", "stock")}
+        shape |= {"chief": program["kind"] == "strategy", "mirrored": program["kind"] == "mirrored"}
         if shape != self._shape:
             self.drop()
             self._shape = shape
         if stock not in self._clusters:
             arguments = {"ps": shape["ps"], "workers": shape["workers"], "nursery": self._nursery}
-            arguments["coordinator"] = shape["chief"]
+            arguments |= {"coordinator": shape["chief"], "mirrored": shape["mirrored"]}
             if stock:
                 arguments["protocol"] = STOCK
             else:
@@ -90,7 +91,7 @@ class Bench:
         prefix = f"p{program['seed']}x{self._serial}"  # a container's name, too
         with tempfile.TemporaryDirectory(prefix="tfsched-fuzz-") as directory:
             try:
-                ways = {"session": self._compared, "strategy": self._coordinated}
+                ways = {"session": self._compared, "strategy": self._coordinated, "mirrored": self._mirrored}
                 return ways.get(program["kind"], self._counted)(program, prefix, directory)
             except (TimeoutError, TaskDied, TaskError, AssertionError) as error:
                 stacks = self._ended() if isinstance(error, TaskError) else self._stacks()
@@ -172,6 +173,25 @@ class Bench:
             self._nothing_left(program)
         return Finding(program, lines) if lines else None
 
+    def _mirrored(self, program, prefix, directory):
+        """Workers that all-reduce: each has to see, bit for bit, what it sees with stock TensorFlow."""
+        names = [f"worker{index}" for index in range(program["workers"])]
+        pending = {
+            (name, stock): self.cluster(program, stock).submit(
+                name, "tests.fuzz.in_mirrored.run", program=program, directory=f"{directory}/{stock}/{name}", stock=stock
+            )
+            for stock in (True, False)
+            for name in names
+        }
+        seen = {key: one.result(self._limit_s) for key, one in pending.items()}
+        lines = [
+            f"{name}: {line}"
+            for name in names
+            for line in compare.differences(program["actions"], seen[name, True], seen[name, False])
+        ]
+        self._nothing_left(program)
+        return Finding(program, lines) if lines else None
+
     def _nothing_left(self, program):
         """When a program is over no task may hold anything of it."""
         cluster = self._clusters[False]
@@ -186,7 +206,8 @@ class Bench:
             wait_until(left, 20, "nothing left over")
         except AssertionError as error:
             raise AssertionError(f"{error}; last seen: {seen}") from None
-        cluster.call(names[-1], "configure.change")
+        if program["kind"] != "mirrored":  # these do it themselves
+            cluster.call(names[-1], "configure.change")
 
     def _ended(self):
         """The last lines of tasks whose processes have ended: an error that names a peer may come from that."""

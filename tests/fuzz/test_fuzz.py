@@ -9,6 +9,7 @@ from tests.fuzz import drawing, model, programs, running
 pytestmark = pytest.mark.timeout(300)
 # Five of each block, which is of one kind and on clusters of one shape.
 SEEDS = [block * drawing.BLOCK + number for block in range(5) for number in range(5)]
+SEEDS += [drawing.MIRRORED_FROM + number for number in range(5)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_what_is_asked_of_asynchronous_workers_is_what_stock_tensorflow_gives(be
 
 
 def test_a_seed_is_one_program():
-    assert {programs.draw(seed)["kind"] for seed in SEEDS} == set(drawing.KINDS)
+    assert {programs.draw(seed)["kind"] for seed in SEEDS} == {*drawing.KINDS, "mirrored"}
     assert [programs.draw(seed) for seed in SEEDS] == [programs.draw(seed) for seed in SEEDS]
     assert [one["seed"] for one in programs.draw_many(0, 3, ("strategy",))] == [40, 41, 42]
 
