@@ -62,8 +62,9 @@ def test_all_reduces_and_updates_move(packs):
     assert by_op(graph, EXCHANGE) == by_op(graph, "TfschedAllReduce") == by_op(graph, "AssignSubVariableOp") == []
     assert len(in_body(graph, EXCHANGE)) == report.exchanged.tensors
     assert len(in_body(graph, "TfschedUpdate")) == len(in_body(graph, "TfschedNotify")) == count
-    # Readers who are no trainers wait for what is committed.
-    assert len(in_body(graph, "TfschedCommit")) == 1
+    # Readers who are no trainers wait, too.
+    (expect,) = in_body(graph, "TfschedExpect")
+    assert expect.attr["shared"].b
     # What is handed over: a tensor for each exchange, and of each pack its call's key and whether it is exchanged.
     assert len(by_op(graph, "TfschedPut")) == report.exchanged.tensors + 2 * len(packs)
     nodes = {node.name: node for node in graph.node}

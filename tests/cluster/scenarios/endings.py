@@ -21,9 +21,14 @@ def iterators(task, options):
             coordinator.schedule(step_on, args=(made, tf.constant(number)))
         coordinator.join()
     del made, step_on
-    gc.collect()
     refs = [ref for worker in coordinator._cluster.workers for ref in worker._resource_remote_value_refs]
-    return {"made": len(refs), "alive": sum(ref() is not None for ref in refs)}
+    deadline_s = time.monotonic() + _GONE_S
+    while True:  # a worker's thread tells of its closure a moment before it lets go of it
+        gc.collect()
+        alive = sum(ref() is not None for ref in refs)
+        if not alive or time.monotonic() > deadline_s:
+            return {"made": len(refs), "alive": alive}
+        time.sleep(0.1)
 
 
 def drains(task, options, count=8):
