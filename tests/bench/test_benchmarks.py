@@ -103,7 +103,7 @@ def test_a_small_prediction(tmp_path):
 
 @pytest.mark.parametrize("where", [(), ("--connected",)], ids=["alone", "connected"])
 def test_function_overhead_finds_the_graph_unchanged(where):
-    printed = run("function_overhead", "--calls", "10", "--turns", "6", "--processes", "2", *where)
+    printed = run("function_overhead", "--calls", "5", "--turns", "6", "--processes", "1", *where)
     assert all(f"| {way} | " in printed for way in ("stock", "disabled", "enabled"))
     assert "traced graph: unchanged" in printed
 
