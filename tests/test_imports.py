@@ -46,7 +46,9 @@ PARTS = {
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
-    "bench": rule("tensorflow tf_keras numpy matplotlib rich", "tfsched errors _options ordering ops tracing"),
+    "bench": rule(
+        "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel tracing"
+    ),
     "commands": rule(
         "tensorflow tensorflow_io absl google rich yaml",
         "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports",

@@ -63,7 +63,7 @@ def test_result_has_exactly_the_promised_fields():
 def test_a_long_name_is_shown_whole():
     name = "tio:credit_bytes=1000000:policy=fifo:strict=true:seed=3"
     console = Console(width=110, record=True, file=io.StringIO())
-    report.print_result(report.build_result(measurement(**{name: [1.0]}), FACTS), console)
+    report.print_results([report.build_result(measurement(**{name: [1.0]}), FACTS)], console)
     cells = [line.split("│")[1].strip() for line in console.export_text().splitlines() if line.startswith("│")]
     assert "".join(cells) == name
 
@@ -76,14 +76,14 @@ def test_what_the_machines_neighbours_took_is_told_and_the_calm_steps_apart():
     assert result["settings"]["tio"]["p95_over_p50"] == pytest.approx(1.31)
     assert result["settings"]["tio"]["p95_over_p50_calm"] == pytest.approx(1.032)
     console = Console(width=110, record=True, file=io.StringIO())
-    report.print_result(result, console)
+    report.print_results([result], console)
     text = " ".join(console.export_text().split())
     assert "vanilla 0.0% (6 of 6 steps calm, p95/p50 1.000); tio 4.8% (5 of 6 steps calm, p95/p50 1.032)" in text
 
 
 def test_an_undisturbed_run_says_nothing_of_neighbours():
     console = Console(width=110, record=True, file=io.StringIO())
-    report.print_result(report.build_result(measurement(vanilla=[1.6, 1.6, 1.7]), FACTS), console)
+    report.print_results([report.build_result(measurement(vanilla=[1.6, 1.6, 1.7]), FACTS)], console)
     assert "calm" not in console.export_text()
 
 
@@ -109,7 +109,7 @@ def test_blocks_and_an_uneven_load_are_told():
     assert result["bounds"]["push_s"] == pytest.approx(0.9)
     assert result["settings"]["tio"]["min_s"] == 1.0
     console = Console(width=110, record=True, file=io.StringIO())
-    report.print_result(result, console)
+    report.print_results([result], console)
     text = " ".join(console.export_text().split())
     assert "push alone 0.900 s" in text
     assert "times are means over blocks of 5 steps" in text
@@ -164,7 +164,7 @@ def test_bounds_of_training_count_both_directions():
 
 def test_table_shows_settings_bounds_and_notes():
     console = Console(width=110, record=True, file=io.StringIO())
-    report.print_result(report.build_result(measurement(vanilla=[1.6], tio=[1.0]), FACTS), console)
+    report.print_results([report.build_result(measurement(vanilla=[1.6], tio=[1.0]), FACTS)], console)
     text = console.export_text()
     for part in ("vanilla", "tio", "1.60", "lower 1.000 s", "upper 1.800 s", "note: a note", "default inter-op"):
         assert part in text.replace("\n", " ")

@@ -27,7 +27,7 @@ _LOG_LINES = 12
 _COORDINATION = "coordination"  # the host of the coordinators
 
 
-def _mirrored_name(index: int, protocol: str) -> str:
+def _replica_name(index: int, protocol: str) -> str:
     return f"worker{index} ({protocol})"
 
 
@@ -39,9 +39,9 @@ class Cluster:
     are those of each worker, 0 for TensorFlow's default; parameter servers have that always.
 
     With `coordinators` there is one more host, with a process a protocol that coordinates the workers: TensorFlow's
-    coordinator can speak to one cluster only. With `mirrored` the workers' programs make their servers themselves, one a
-    process, so each host has a process a protocol, of which one is at work. With `apart` workers compute on cores of their
-    own, from the first call on.
+    coordinator can speak to one cluster only. With `replicas` (the `api` and `loop` of workers that all-reduce) the workers'
+    programs make their servers themselves, one a process, so each host has a process a protocol, of which one is at work.
+    With `apart` workers compute on cores of their own, from the first call on.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Cluster:
         inter_op_threads: int = 0,
         timeout_s: float = 300.0,
         coordinators: bool = False,
-        mirrored: bool = False,
+        replicas: dict[str, str] | None = None,
         apart: bool = False,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
@@ -71,9 +71,10 @@ class Cluster:
         # Protocol -> the process that coordinates.
         self.coordinators = {protocol: f"coordinator{n}" for n, protocol in enumerate(protocols) if coordinators}
         # Protocol -> the processes that train with it, in the order of the workers.
-        self._mirrored = {
-            protocol: [_mirrored_name(index, protocol) for index in range(workers)] for protocol in protocols if mirrored
+        self._replicas = {
+            protocol: [_replica_name(index, protocol) for index in range(workers)] for protocol in protocols if replicas
         }
+        self._replica = replicas
         self._timeout_s = timeout_s
         self._apart = apart
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -94,10 +95,10 @@ class Cluster:
                 self.hosts.receive_on(pinning.halves(os.sched_getaffinity(0))[0])
             clusters = self._addresses(names, limited)
             for (job, index), name in zip(self.tasks, names, strict=True):
-                for protocol in self._mirrored:
+                for protocol in self._replicas:
                     own = {protocol: clusters[protocol]}
-                    self._start(_mirrored_name(index, protocol), name, job, index, own, mirrored=True)
-                if not self._mirrored:
+                    self._start(_replica_name(index, protocol), name, job, index, own, self._replica)
+                if not self._replicas:
                     self._start(name, name, job, index, clusters)
             for protocol, name in self.coordinators.items():
                 self._start(name, _COORDINATION, "chief", 0, {protocol: self._with_chief(protocol, clusters[protocol])})
@@ -129,13 +130,19 @@ class Cluster:
         return {**jobs, "chief": [f"{self.hosts.address(_COORDINATION)}:{port}"]}
 
     def _start(
-        self, name: str, host: str, job: str, index: int, clusters: dict[str, dict[str, list[str]]], mirrored: bool = False
+        self,
+        name: str,
+        host: str,
+        job: str,
+        index: int,
+        clusters: dict[str, dict[str, list[str]]],
+        replica: dict[str, str] | None = None,
     ) -> None:
         spec = {
             "clusters": clusters,
             "job": job,
             "task": index,
-            "mirrored": mirrored,
+            "replica": replica,
             "timeout_s": self._timeout_s,
             **self._threads[job],
         }
@@ -179,19 +186,19 @@ class Cluster:
         return answer
 
     def call_each(self, protocol: str, **request: Any) -> list[dict[str, Any]]:
-        """Sends a request to all mirrored workers that speak `protocol`, and returns their answers in the workers' order."""
+        """Sends a request to the workers' processes that speak `protocol`; their answers in the workers' order."""
         self._pin()
-        for name in self._mirrored[protocol]:
+        for name in self._replicas[protocol]:
             self._send(name, request)
-        return self._receive(self._mirrored[protocol], self._timeout_s, request["do"])
+        return self._receive(self._replicas[protocol], self._timeout_s, request["do"])
 
     def _pin(self) -> None:
         if not self._apart:
             return
         # Each time anew: sessions and functions start threads. A worker's processes share its cores.
-        for names in self._mirrored.values():
+        for names in self._replicas.values():
             pinning.pin([self.pid(name) for name in names], [])
-        if not self._mirrored:
+        if not self._replicas:
             workers = [name for name in self._processes if name.startswith("worker")]
             others = self._processes.keys() - set(workers)
             pinning.pin([self.pid(name) for name in workers], [self.pid(name) for name in others])

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,11 +20,11 @@ from tfsched.bench.cluster import Cluster
 from tfsched.bench.config import BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
-from tfsched.bench.mirrored_runner import MirroredRunner
 from tfsched.bench.op_times import StepSample
+from tfsched.bench.replicas_runner import ReplicasRunner
 from tfsched.bench.runner import TRACED_STEPS, Runner
 from tfsched.bench.runner import Progress as Report
-from tfsched.bench.settings import MIRRORED, STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
+from tfsched.bench.settings import ALL_REDUCING, STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
 from tfsched.bench.threads import available_cores
 
 __all__ = ["BenchConfig", "run", "trace_model"]
@@ -75,7 +75,7 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
         *threads_of(config),
         config.timeout_s,
         coordinators=config.api == STRATEGY,
-        mirrored=config.api == MIRRORED,
+        replicas={"api": config.api, "loop": config.loop} if config.api in ALL_REDUCING else None,
         apart=are_apart(config),
     )
 
@@ -86,15 +86,15 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
     intra, inter = threads_of(config)
     with cluster:
         told = (cluster, model, config.phase, settings, config.seed, config.warmup, progress)
-        mirrored = MirroredRunner(*told, bandwidth_bps=link.bandwidth_bps) if config.api == MIRRORED else None
-        runner = mirrored or Runner(*told, config.beside)
+        replicas = ReplicasRunner(*told, bandwidth_bps=link.bandwidth_bps) if config.api in ALL_REDUCING else None
+        runner = replicas or Runner(*told, config.beside)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()
         block = block_of(config)
         measurement = runner.measure(-(-config.steps // block), block)
-        if mirrored is not None:
-            mirrored.check_alike()
+        if replicas is not None:
+            replicas.check_alike()
         if fit is not None:
             batch = fit.batch
             if not fit.within:
@@ -120,8 +120,8 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "tensorflow": cluster.tensorflow,
             "notes": notes,
         }
-        if mirrored is not None:
-            facts |= {"gradient_bytes": mirrored.gradient_bytes, "exchanged": mirrored.exchanged}
+        if replicas is not None:
+            facts |= {"loop": config.loop, "gradient_bytes": replicas.gradient_bytes, "exchanged": replicas.exchanged}
         result = report.build_result(measurement, facts)
         if config.claims:
             samples = [
@@ -172,13 +172,23 @@ def trace_model(config: BenchConfig) -> Any:
         return load_trace(path)
 
 
-def run(config: BenchConfig) -> Any:
+def run(config: BenchConfig, workers: Sequence[int] = ()) -> Any:
     """Measures every model, prints and writes the reports, and returns the JSON content.
 
-    One model gives one result object, several give a list of them.
+    Args:
+        config: what to measure.
+        workers: numbers of workers, one after another, in the place of the config's.
+
+    Returns:
+        The result object of a model and a number of workers; of several a list of them.
+
+    Raises:
+        BenchError: nothing was measured, for what is asked makes no sense or does not work here.
     """
-    check(config)
-    batch_of(config)
+    configs = [dataclasses.replace(config, workers=count) for count in dict.fromkeys(workers)] or [config]
+    for one in configs:
+        check(one)
+        batch_of(one)
     settings, link = _settings_and_link(config)
     console = Console()
     if not console.is_terminal:
@@ -186,12 +196,16 @@ def run(config: BenchConfig) -> Any:
     link = dataclasses.replace(link, notes=(*link.notes, *_busy_note()))
     results = []
     for model in config.models:
-        with _progress(model, config.quiet) as progress:
-            results.append(_run_model(config, model, link, settings, progress))
+        of_model = []
+        for one in configs:
+            with _progress(f"{model}, {one.workers} worker(s)" if len(configs) > 1 else model, config.quiet) as progress:
+                of_model.append(_run_model(one, model, link, settings, progress))
+        results += of_model
         if not config.quiet:
-            report.print_result(results[-1], console)
+            report.print_results(of_model, console)
             if config.claims:
-                claims_module.print_claims(results[-1], console)
+                for result in of_model:
+                    claims_module.print_claims(result, console)
     content = results[0] if len(results) == 1 else results
     if config.json:
         with open(config.json, "w", encoding="utf-8") as file:

@@ -12,7 +12,7 @@ from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.runner import check_rounds
-from tfsched.bench.settings import APIS, MIRRORED, SESSION, Setting, find_settings
+from tfsched.bench.settings import ALL_REDUCING, APIS, CUSTOM, FIT, LOOPS, SESSION, Setting, find_settings
 from tfsched.bench.threads import AUTO, resolve_threads
 
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
@@ -20,9 +20,9 @@ TRAIN_BLOCK = 5
 
 ALL_REDUCE_PHASES = ("train", "allreduce")
 
-# What is not given is so, and under `--api mirrored` as below it.
+# What is not given is so, and where workers all-reduce as below it.
 _USUAL: dict[str, Any] = {"ps": 1, "workers": 1, "phase": "forward", "settings": ["vanilla", "tio", "tao"]}
-_MIRRORED: dict[str, Any] = {"ps": 0, "workers": 2, "phase": "train", "settings": ["vanilla", "tio", "bytescheduler", "p3"]}
+_REDUCING: dict[str, Any] = {"ps": 0, "workers": 2, "phase": "train", "settings": ["vanilla", "tio", "bytescheduler", "p3"]}
 
 
 @dataclasses.dataclass
@@ -32,12 +32,14 @@ class BenchConfig:
     Attributes:
         models: names from `MODELS`, measured one after another.
         api: "session" runs steps with a tf.compat.v1 session, "strategy" schedules a tf.function with a ClusterCoordinator,
-            "mirrored" runs a tf.function on all workers under MultiWorkerMirroredStrategy.
-        ps, workers: number of tasks of each job; None is 1, and with "mirrored" 0 and 2.
+            "mirrored" trains on all workers under MultiWorkerMirroredStrategy, "parallel" by `tfsched.parallel`.
+        loop: how workers that all-reduce train: "custom" calls a tf.function, "fit" Model.fit, of tf_keras with "mirrored"
+            and of Keras 3 with "parallel".
+        ps, workers: number of tasks of each job; None is 1, and where workers all-reduce 0 and 2.
         bandwidth: of each host's link and direction: "1gbit", "400mbit", "1e9", "unlimited".
         link: "netns", "emulated", "none" or "auto".
-        phase: "forward" (inference) or "train" (with SGD); with "mirrored" "train" or "allreduce" (of made-up gradients).
-            None is "forward", and with "mirrored" "train".
+        phase: "forward" (inference) or "train" (with SGD); where workers all-reduce "train" or "allreduce" (of made-up
+            gradients). None is "forward", and where workers all-reduce "train".
         settings: names from `SETTINGS`; None for some that fit the api.
         batch: samples per worker and step, or "auto": computing takes nearly as long as communicating.
         steps, warmup: measured (rounded up to whole blocks) and discarded steps per setting.
@@ -58,6 +60,7 @@ class BenchConfig:
 
     models: list[str]
     api: str = SESSION
+    loop: str = CUSTOM
     ps: int = None  # type: ignore[assignment]  # until __post_init__
     workers: int = None  # type: ignore[assignment]
     bandwidth: str = "1gbit"
@@ -82,7 +85,7 @@ class BenchConfig:
     timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
-        for name, value in (_MIRRORED if self.api == MIRRORED else _USUAL).items():
+        for name, value in (_REDUCING if self.api in ALL_REDUCING else _USUAL).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
 
@@ -138,14 +141,19 @@ def check(config: BenchConfig) -> None:
         find_model(model)
     if config.api not in APIS:
         raise BenchError(f"api {config.api!r} is unknown: choose {', '.join(APIS[:-1])} or {APIS[-1]}")
-    if config.api == MIRRORED:
-        _check_mirrored(config)
+    if config.loop not in LOOPS:
+        raise BenchError(f"loop {config.loop!r} is unknown: choose {' or '.join(LOOPS)}")
+    if config.api in ALL_REDUCING:
+        _check_all_reducing(config)
     else:
+        if config.loop != CUSTOM:
+            raise BenchError(f"--loop {config.loop} is for workers that all-reduce: add --api {' or '.join(ALL_REDUCING)}")
         for flag, count in (("ps", config.ps), ("workers", config.workers)):
             if not 1 <= count <= 64:
                 raise BenchError(f"--{flag} is {count}: give 1 to 64")
         if config.phase in ALL_REDUCE_PHASES and config.phase not in PHASES:
-            raise BenchError(f"phase {config.phase!r} needs --api {MIRRORED}: add it, or choose forward or train")
+            wanted = " or ".join(ALL_REDUCING)
+            raise BenchError(f"phase {config.phase!r} needs --api {wanted}: add it, or choose forward or train")
         if config.phase not in PHASES:
             raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
     threads_of(config)
@@ -170,22 +178,27 @@ def check(config: BenchConfig) -> None:
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
 
 
-def _check_mirrored(config: BenchConfig) -> None:
+def _check_all_reducing(config: BenchConfig) -> None:
+    api = config.api
     if config.ps:
-        raise BenchError(f"--ps is {config.ps} and --api {MIRRORED} has no parameter servers: leave --ps out")
+        raise BenchError(f"--ps is {config.ps} and --api {api} has no parameter servers: leave --ps out")
     if not 2 <= config.workers <= 64:
-        raise BenchError(
-            f"--workers is {config.workers}, too few or too many to all-reduce: give 2 to 64 with --api {MIRRORED}"
-        )
+        raise BenchError(f"--workers is {config.workers}, too few or too many to all-reduce: give 2 to 64 with --api {api}")
     if config.phase not in ALL_REDUCE_PHASES:
         raise BenchError(
-            f"phase {config.phase!r} all-reduces nothing: give {' or '.join(ALL_REDUCE_PHASES)} with --api {MIRRORED}"
+            f"phase {config.phase!r} all-reduces nothing: give {' or '.join(ALL_REDUCE_PHASES)} with --api {api}"
         )
     if config.beside:
-        raise BenchError(f"--beside is about transfers of parameter servers: leave it out with --api {MIRRORED}")
+        raise BenchError(f"--beside is about transfers of parameter servers: leave it out with --api {api}")
+    if config.loop == FIT:
+        if config.phase != "train":
+            raise BenchError(f"--loop fit trains and --phase is {config.phase}: give --phase train, or --loop custom")
+        for name in config.models:
+            if find_model(name).layers is None:
+                raise BenchError(f"model {name!r} is not made of Keras layers: leave it out with --loop fit")
     for setting in find_settings(config.settings):
         if (reason := _unfit(setting)) is not None:
-            raise BenchError(f"setting {setting.name!r} {reason}: leave it out with --api {MIRRORED}")
+            raise BenchError(f"setting {setting.name!r} {reason}: leave it out with --api {api}")
 
 
 def _unfit(setting: Setting) -> str | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfsched.bench.graphs import LEARNING_RATE, Described
+from tfsched.bench.members import Member
 from tfsched.bench.models import Model, Network
+
+if TYPE_CHECKING:
+    from tfsched.bench.models import LossFunction
 
 
 def make_network(model: Model, strategy: Any, seed: int) -> Network:
@@ -54,36 +58,38 @@ def make_step(model: Model, network: Network, phase: str, batch: int, strategy: 
     return step
 
 
-def make_mirrored_step(model: Model, network: Network, strategy: Any, computes: bool, reduces: bool) -> Any:
+def make_reducing_step(
+    input_shape: tuple[int, ...], loss_of: LossFunction | None, trainable: list[Any], member: Member, reduces: bool
+) -> Any:
     """A Python function of `batch`, a number or a tensor, for tf.function: one worker's step under all-reduce.
 
-    Without `computes` it makes tensors up in place of the gradients, without `reduces` each worker keeps its own. Only a
+    Without `loss_of` it makes tensors up in place of the gradients, without `reduces` each worker keeps its own. Only a
     whole step changes the variables, so that those of all workers stay the same; the others update them by nothing, which
     takes as long. What it returns is as of `make_step`.
     """
-    rate = LEARNING_RATE / strategy.num_replicas_in_sync if computes and reduces else 0.0
+    rate = LEARNING_RATE / member.size if loss_of is not None and reduces else 0.0
 
     def replica(batch: Any) -> dict[str, tf.Tensor]:
-        if computes:
-            inputs = tf.random.uniform(tf.stack([batch, *model.input_shape]))
-            inputs.set_shape([batch if isinstance(batch, int) else None, *model.input_shape])
+        if loss_of is not None:
+            inputs = tf.random.uniform(tf.stack([batch, *input_shape]))
+            inputs.set_shape([batch if isinstance(batch, int) else None, *input_shape])
             with tf.GradientTape() as tape:
-                loss = network.loss(inputs, True)
-            gradients = tape.gradient(loss, network.trainable)
+                loss = loss_of(inputs, True)
+            gradients = tape.gradient(loss, trainable)
         else:
             # Drawn in the step: of constants TensorFlow would make the tensors once and keep them.
             loss = tf.random.uniform([])
-            gradients = [tf.fill(variable.shape, tf.cast(loss, variable.dtype)) for variable in network.trainable]
+            gradients = [tf.fill(variable.shape, tf.cast(loss, variable.dtype)) for variable in trainable]
         # The all-reduce does not wait for this: it is only what a worker has done by itself.
         with tf.control_dependencies([loss, *gradients]):
             finish = tf.timestamp()
         if reduces:
-            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
-        for variable, gradient in zip(network.trainable, gradients, strict=True):
+            gradients = member.sums(gradients)
+        for variable, gradient in zip(trainable, gradients, strict=True):
             tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
         return {"loss": loss, "finish": finish}
 
     def step(batch: Any) -> Any:
-        return strategy.run(replica, args=(batch,))
+        return member.run(replica, batch)
 
     return step

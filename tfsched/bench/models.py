@@ -41,12 +41,17 @@ class Model:
         summary: one line for help texts.
         input_shape: shape of one sample.
         make: builds the network.
+        layers: builds it as a Keras model of the given library, tf_keras or Keras 3, for Model.fit; None where it is not
+            made of layers.
+        is_classifier: of images; what it puts out are logits.
     """
 
     name: str
     summary: str
     input_shape: tuple[int, ...]
     make: Callable[[], Network]
+    layers: Callable[[Any], Any] | None = None
+    is_classifier: bool = False
 
 
 PHASES = ("forward", "train")
@@ -78,7 +83,7 @@ def find_model(name: str) -> Model:
     if sized is None:
         raise BenchError(f"model {name!r} is unknown: choose from {', '.join(MODELS)}, or mlpLxW for L layers of W x W")
     layers, width = int(sized["layers"]), int(sized["width"])
-    return Model(name, f"{layers}-layer perceptron, {width}x{width} each", (width,), lambda: _chain(layers, width))
+    return _perceptron(name, f"{layers}-layer perceptron, {width}x{width} each", layers, width)
 
 
 def _weights(count: int, width: int) -> list[tf.Variable]:
@@ -102,14 +107,20 @@ def _chain(count: int, width: int) -> Network:
     return Network(weights, weights, loss)
 
 
-@register_model("toy", "3 layers of 256 kB in sequence, for tests", (256,))
-def _toy() -> Network:
-    return _chain(3, 256)
+def _dense(keras: Any, count: int, width: int) -> Any:
+    made = [keras.layers.Dense(width, activation="relu", use_bias=False) for _ in range(count)]
+    return keras.Sequential([keras.layers.Input((width,)), *made])
 
 
-@register_model("seq32", "TicTac's Seq-32: 32 layers in sequence, 98 MB", (875,))
-def _seq32() -> Network:
-    return _chain(32, 875)
+def _perceptron(name: str, summary: str, count: int, width: int) -> Model:
+    return Model(name, summary, (width,), lambda: _chain(count, width), lambda keras: _dense(keras, count, width))
+
+
+for _one in (
+    _perceptron("toy", "3 layers of 256 kB in sequence, for tests", 3, 256),
+    _perceptron("seq32", "TicTac's Seq-32: 32 layers in sequence, 98 MB", 32, 875),
+):
+    MODELS[_one.name] = _one
 
 
 @register_model("par32", "TicTac's Par-32: 32 concurrent layers, summed, 98 MB", (875,))
@@ -130,9 +141,7 @@ def _par32() -> Network:
     return Network(weights, weights, loss)
 
 
-@register_model("mlp24", "24-layer perceptron, 1000x1000 each, 96 MB", (1000,))
-def _mlp24() -> Network:
-    return _chain(24, 1000)
+MODELS["mlp24"] = _perceptron("mlp24", "24-layer perceptron, 1000x1000 each, 96 MB", 24, 1000)
 
 
 def _keras() -> Any:
@@ -160,52 +169,39 @@ def _from_keras(model: Any) -> Network:
     return Network(list(model.variables), list(model.trainable_variables), loss, updates)
 
 
-@register_model("alexnet", "AlexNet (Krizhevsky et al.), one tower, 250 MB", (227, 227, 3))
-def _alexnet() -> Network:
-    layers = _keras().layers
-    return _from_keras(
-        _keras().Sequential(
-            [
-                layers.Input((227, 227, 3)),
-                layers.Conv2D(96, 11, strides=4, activation="relu", name="conv1"),
-                layers.MaxPooling2D(3, 2),
-                layers.Conv2D(256, 5, padding="same", activation="relu", name="conv2"),
-                layers.MaxPooling2D(3, 2),
-                layers.Conv2D(384, 3, padding="same", activation="relu", name="conv3"),
-                layers.Conv2D(384, 3, padding="same", activation="relu", name="conv4"),
-                layers.Conv2D(256, 3, padding="same", activation="relu", name="conv5"),
-                layers.MaxPooling2D(3, 2),
-                layers.Flatten(),
-                layers.Dense(4096, activation="relu", name="fc6"),
-                layers.Dropout(0.5),
-                layers.Dense(4096, activation="relu", name="fc7"),
-                layers.Dropout(0.5),
-                layers.Dense(1000, name="fc8"),
-            ]
-        )
+def _register_images(name: str, summary: str, size: int, layers: Callable[[Any], Any]) -> None:
+    MODELS[name] = Model(name, summary, (size, size, 3), lambda: _from_keras(layers(_keras())), layers, is_classifier=True)
+
+
+def _alexnet(keras: Any) -> Any:
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            layers.Input((227, 227, 3)),
+            layers.Conv2D(96, 11, strides=4, activation="relu", name="conv1"),
+            layers.MaxPooling2D(3, 2),
+            layers.Conv2D(256, 5, padding="same", activation="relu", name="conv2"),
+            layers.MaxPooling2D(3, 2),
+            layers.Conv2D(384, 3, padding="same", activation="relu", name="conv3"),
+            layers.Conv2D(384, 3, padding="same", activation="relu", name="conv4"),
+            layers.Conv2D(256, 3, padding="same", activation="relu", name="conv5"),
+            layers.MaxPooling2D(3, 2),
+            layers.Flatten(),
+            layers.Dense(4096, activation="relu", name="fc6"),
+            layers.Dropout(0.5),
+            layers.Dense(4096, activation="relu", name="fc7"),
+            layers.Dropout(0.5),
+            layers.Dense(1000, name="fc8"),
+        ]
     )
 
 
-def _application(name: str) -> Network:
-    make = getattr(_keras().applications, name)
-    return _from_keras(make(weights=None, classifier_activation=None))
+def _application(name: str) -> Callable[[Any], Any]:
+    return lambda keras: getattr(keras.applications, name)(weights=None, classifier_activation=None)
 
 
-@register_model("vgg16", "VGG16 of tf_keras, 553 MB", (224, 224, 3))
-def _vgg16() -> Network:
-    return _application("VGG16")
-
-
-@register_model("inception_v3", "InceptionV3 of tf_keras, 95 MB", (299, 299, 3))
-def _inception_v3() -> Network:
-    return _application("InceptionV3")
-
-
-@register_model("resnet50", "ResNet50 of tf_keras, 102 MB", (224, 224, 3))
-def _resnet50() -> Network:
-    return _application("ResNet50")
-
-
-@register_model("resnet152", "ResNet152 of tf_keras, 241 MB", (224, 224, 3))
-def _resnet152() -> Network:
-    return _application("ResNet152")
+_register_images("alexnet", "AlexNet (Krizhevsky et al.), one tower, 250 MB", 227, _alexnet)
+_register_images("vgg16", "VGG16, 553 MB", 224, _application("VGG16"))
+_register_images("inception_v3", "InceptionV3, 95 MB", 299, _application("InceptionV3"))
+_register_images("resnet50", "ResNet50, 102 MB", 224, _application("ResNet50"))
+_register_images("resnet152", "ResNet152, 241 MB", 224, _application("ResNet152"))

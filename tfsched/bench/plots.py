@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tfsched.bench.report import describe_hosts
+from tfsched.bench.describing import describe_hosts
 
 
 def _new_figure(rows: int) -> tuple[Figure, Any]:

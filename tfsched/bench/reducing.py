@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import ALL_REDUCE, COMPUTE
 
 
@@ -38,15 +37,3 @@ def bounds_of(bounds_s: dict[str, list[float]], facts: dict[str, Any]) -> dict[s
         "upper_s": compute_s + max(communication_s, all_reduce_s),
         "compute_p95_over_p50": float(np.percentile(bounds_s[COMPUTE], 95)) / compute_s,
     }
-
-
-def describe(bounds: dict[str, Any], facts: dict[str, Any]) -> str:
-    """What the table's caption says of communicating alone."""
-    measured = f"stock all-reduce alone, measured, {bounds['all_reduce_s']:.3f} s"
-    if bounds["closed_form_s"] is None:
-        return measured
-    workers, megabytes = facts["workers"], facts["gradient_bytes"] / 1e6
-    return (
-        f"communicating alone {bounds['closed_form_s']:.3f} s, as 2 x {workers - 1} / {workers} of {megabytes:.1f} MB of "
-        f"gradients take at {format_bandwidth(facts['bandwidth_bps'])}; {measured}"
-    )

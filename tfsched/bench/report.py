@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +9,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tfsched.bench import reducing, stolen
+from tfsched.bench import reducing, reducing_table, stolen
+from tfsched.bench.describing import describe_blocks, describe_hosts, number
 from tfsched.bench.links import format_bandwidth
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
-from tfsched.bench.settings import MIRRORED, STRATEGY
-from tfsched.bench.steady import LEAD, is_steady
+from tfsched.bench.settings import ALL_REDUCING, STRATEGY
+from tfsched.bench.steady import is_steady
 from tfsched.bench.threads import describe_threads
 from tfsched.ordering import metrics
 
@@ -67,7 +67,7 @@ def _summary(
         "steps_s": [float(step_s) for step_s in steps_s],
         "efficiency": metrics.efficiency(bounds["upper_s"], bounds["lower_s"], median_s),
         "ratio_to_vanilla": None if baseline_s is None else baseline_s / median_s,
-        "straggler": metrics.straggler_effect(finishes_s),
+        "straggler": metrics.straggler_effect(finishes_s) if finishes_s else None,
         "p95_over_p50": p95_s / median_s,
         "stolen_s": [float(lost_s) for lost_s in taken_s],
         "p95_over_p50_calm": stolen.calm_spread(steps_s, taken_s),
@@ -83,7 +83,7 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
     """The JSON object of one model; `facts` holds model, phase, ps, workers, batch and the like."""
 
     def bounds_from(times_s: dict[str, list[float]]) -> dict[str, Any]:
-        return reducing.bounds_of(times_s, facts) if facts["api"] == MIRRORED else bounds_of(times_s)
+        return reducing.bounds_of(times_s, facts) if facts["api"] in ALL_REDUCING else bounds_of(times_s)
 
     bounds = bounds_from(measurement.bounds_s)
     # Whole blocks by whole blocks: the bounds' ends count where the steps' do.
@@ -121,17 +121,8 @@ def _imbalance(ps_bytes: dict[str, int]) -> float | None:
     return max(ps_bytes.values()) / float(np.mean(list(ps_bytes.values())))
 
 
-def _number(value: float | None, form: str = "{:.3f}") -> str:
-    return "-" if value is None or math.isnan(value) else form.format(value)
-
-
-def describe_hosts(result: dict[str, Any]) -> str:
-    """What the cluster of a result is made of."""
-    return f"{result['ps']} PS + {result['workers']} worker(s)" if result["ps"] else f"{result['workers']} workers"
-
-
 def table_of(result: dict[str, Any]) -> Table:
-    """The table of one model."""
+    """The table of one model on parameter servers."""
     batch = "" if result["batch"] is None else f", batch {result['batch']}"
     title = (
         f"{result['model']} {result['phase']}{batch}, {describe_hosts(result)}, "
@@ -141,22 +132,11 @@ def table_of(result: dict[str, Any]) -> Table:
     bounds = result["bounds"]
     several = "; a step is one scheduled function of a worker" if result["api"] == STRATEGY else ""
     steady = is_steady(result["block"])
-    if steady:
-        several += (
-            f"; times are of the steady state in blocks of {result['block']} steps, from the end of step {LEAD} on; "
-            "with ends: of whole blocks by their steps, last update included"
-        )
-    elif result["block"] > 1:
-        several += f"; times are means over blocks of {result['block']} steps, last update included"
-    if result["api"] == MIRRORED:
-        several += "; exchanged: tensors that tfsched all-reduced by themselves in a step"
+    several += describe_blocks(result["block"])
     if result["ps"] > 1:
         several += f"; the fullest PS holds {result['imbalance']:.2f} times the mean"
-    if result["api"] == MIRRORED:
-        communicating = reducing.describe(bounds, result)
-    else:
-        communicating = f"pull alone {bounds['pull_s']:.3f} s"
-        communicating += "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
+    communicating = f"pull alone {bounds['pull_s']:.3f} s"
+    communicating += "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
     beside = "" if bounds.get("beside_s") is None else f"; compute beside communication {bounds['beside_s']:.3f} s"
     caption = (
         f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "
@@ -169,28 +149,31 @@ def table_of(result: dict[str, Any]) -> Table:
         *("median s", "p95 s", "p95/p50", "x vanilla", "E", "/ lower"),
         *(["/ lower, with ends"] if steady else []),
         *("straggler", "samples/s"),
-        *(["exchanged"] if result["api"] == MIRRORED else []),
     ):
         table.add_column(heading, justify="right")
     for name, row in result["settings"].items():
         table.add_row(
             name,
-            _number(row["median_s"]),
-            _number(row["p95_s"]),
-            _number(row["p95_over_p50"]),
-            _number(row["ratio_to_vanilla"], "{:.2f}"),
-            _number(row["efficiency"], "{:.2f}"),
-            _number(row["bound_ratio"]),
-            *([_number(row["bound_ratio_with_ends"])] if steady else []),
-            _number(row["straggler"], "{:.1%}"),
-            _number(row["throughput"], "{:.1f}"),
-            *([_number(result["exchanged"][name], "{:.0f}")] if result["api"] == MIRRORED else []),
+            number(row["median_s"]),
+            number(row["p95_s"]),
+            number(row["p95_over_p50"]),
+            number(row["ratio_to_vanilla"], "{:.2f}"),
+            number(row["efficiency"], "{:.2f}"),
+            number(row["bound_ratio"]),
+            *([number(row["bound_ratio_with_ends"])] if steady else []),
+            number(row["straggler"], "{:.1%}"),
+            number(row["throughput"], "{:.1f}"),
         )
     return table
 
 
-def print_result(result: dict[str, Any], console: Console) -> None:
-    """Prints the table and the notes."""
-    console.print(table_of(result))
-    for note in [*result.get("notes", []), *stolen.note(result["settings"])]:
-        console.print(f"note: {note}", highlight=False)
+def print_results(results: Sequence[dict[str, Any]], console: Console) -> None:
+    """Prints the tables and notes of one model: of several numbers of workers that all-reduce one table."""
+    if results[0]["api"] in ALL_REDUCING:
+        console.print(reducing_table.table_of(results))
+    for result in results:
+        if result["api"] not in ALL_REDUCING:
+            console.print(table_of(result))
+        whose = f"{describe_hosts(result)}: " if len(results) > 1 else ""
+        for note in [*result.get("notes", []), *stolen.note(result["settings"])]:
+            console.print(f"note: {whose}{note}", highlight=False)

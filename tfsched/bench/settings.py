@@ -13,7 +13,10 @@ from tfsched.errors import TfschedError
 STOCK = "grpc"
 TFSCHED = "grpc+tfsched"  # equals tfsched.PROTOCOL, which needs the native library to import
 
-SESSION, STRATEGY, MIRRORED = APIS = ("session", "strategy", "mirrored")
+SESSION, STRATEGY, MIRRORED, PARALLEL = APIS = ("session", "strategy", "mirrored", "parallel")
+# Those without parameter servers.
+ALL_REDUCING = (MIRRORED, PARALLEL)
+CUSTOM, FIT = LOOPS = ("custom", "fit")
 
 
 @dataclasses.dataclass(frozen=True)

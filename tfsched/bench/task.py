@@ -1,9 +1,9 @@
 """One task of the bench's cluster: hosts its servers, and some tasks run steps on request.
 
-These are worker 0, coordinators and mirrored workers. Started as `python -m tfsched.bench.task SPEC`, SPEC being a JSON
-object with `clusters` (protocol -> cluster), `job` ("chief" coordinates), `task`, `mirrored` (trains under
-MultiWorkerMirroredStrategy), `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines: one answer on stdout
-for every request on stdin. Ends with its parent.
+These are worker 0, coordinators and workers that all-reduce. Started as `python -m tfsched.bench.task SPEC`, SPEC being a
+JSON object with `clusters` (protocol -> cluster), `job` ("chief" coordinates), `task`, `replica` (null, or the `api` and
+`loop` with which it all-reduces), `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines: one answer on
+stdout for every request on stdin. Ends with its parent.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ def _handler(spec: dict[str, Any]) -> Any:
 
         ((protocol, cluster),) = spec["clusters"].items()
         return Coordinator(cluster, protocol, spec["inter_op_threads"], spec["timeout_s"])
-    if spec["mirrored"]:
-        from tfsched.bench.mirrored import Mirrored
+    if spec["replica"] is not None:
+        from tfsched.bench.replica import Replica
 
         ((protocol, cluster),) = spec["clusters"].items()
-        return Mirrored(cluster["worker"], protocol, spec["task"], spec["intra_op_threads"], spec["inter_op_threads"])
+        threads = {name: spec[name] for name in ("intra_op_threads", "inter_op_threads")}
+        return Replica(**spec["replica"], workers=cluster["worker"], protocol=protocol, index=spec["task"], **threads)
     servers = _start_servers(spec)
     if (spec["job"], spec["task"]) != ("worker", 0):
         return None
@@ -88,7 +89,7 @@ def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
     for line in requests:
         try:
             if handler is None:
-                raise BenchError("only worker 0, coordinators and mirrored workers answer requests")
+                raise BenchError("only worker 0, coordinators and workers that all-reduce answer requests")
             request = json.loads(line)
             answer(getattr(handler, "do_" + request.pop("do"))(**request))
         except Exception as error:  # as above; the traceback goes to the task's log

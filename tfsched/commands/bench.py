@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from tfsched.commands.flags import CommandFlags, UsageError
@@ -10,7 +11,7 @@ from tfsched.commands.flags import CommandFlags, UsageError
 MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, mlpLxW (L layers of W x W)"
 
 # Fields of BenchConfig that are not simply the flag of the same name.
-_OTHER = ("models", "json", "plot", "trace")
+_OTHER = ("models", "workers", "json", "plot", "trace")
 
 
 def define(flags: CommandFlags) -> None:
@@ -18,12 +19,24 @@ def define(flags: CommandFlags) -> None:
     flags.choice(
         "api",
         "session",
-        ["session", "strategy", "mirrored"],
+        ["session", "strategy", "mirrored", "parallel"],
         "session: tf.compat.v1 sessions; strategy: tf.function under ParameterServerStrategy with a ClusterCoordinator; "
-        "mirrored: tf.function on every worker under MultiWorkerMirroredStrategy",
+        "mirrored: every worker under MultiWorkerMirroredStrategy; parallel: every worker by tfsched.parallel",
     )
-    flags.integer("ps", None, "parameter servers, one host each; if not given 1, with --api mirrored none", lower=0)
-    flags.integer("workers", None, "workers, one host each; if not given 1, with --api mirrored 2", lower=1)
+    flags.choice(
+        "loop",
+        "custom",
+        ["custom", "fit"],
+        "of --api mirrored and parallel; custom: a tf.function a step; fit: Model.fit, of tf_keras with mirrored, of Keras "
+        "3 with parallel",
+    )
+    flags.integer("ps", None, "parameter servers, one host each; if not given 1, where workers all-reduce none", lower=0)
+    flags.strings(
+        "workers",
+        None,
+        "workers, one host each; several numbers, as in 2,3,4, are measured one after another; if not given 1, with --api "
+        "mirrored and parallel 2",
+    )
     flags.string("bandwidth", "1gbit", 'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"')
     flags.choice(
         "link",
@@ -35,14 +48,14 @@ def define(flags: CommandFlags) -> None:
         "phase",
         None,
         ["forward", "train", "allreduce"],
-        "forward pass only, or a training step; with --api mirrored train or allreduce (of made-up gradients); if not given "
-        "forward, with --api mirrored train",
+        "forward pass only, or a training step; with --api mirrored and parallel train or allreduce (of made-up gradients); "
+        "if not given forward, with these two train",
     )
     flags.strings(
         "settings",
         None,
         "presets to compare, interleaved; with options as in tio:credit_bytes=300000:seed=2; if not given vanilla,tio,tao, "
-        "with --api mirrored vanilla,tio,bytescheduler,p3",
+        "with --api mirrored and parallel vanilla,tio,bytescheduler,p3",
     )
     flags.string("batch", "auto", "samples a worker and step; auto: computing takes 0.95 of communicating")
     flags.integer("steps", 20, "measured steps of each setting", lower=1)
@@ -83,5 +96,17 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
         raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
     same = {field.name: getattr(flags, field.name) for field in dataclasses.fields(BenchConfig) if field.name not in _OTHER}
     files: dict[str, Any] = {name: getattr(flags, name) or None for name in ("json", "plot", "trace")}
-    run_bench(BenchConfig(models=flags.model, **files, **same))
+    run_bench(BenchConfig(models=flags.model, **files, **same), numbers_of_workers(flags.workers))
     return 0
+
+
+def numbers_of_workers(texts: Sequence[str] | None) -> list[int]:
+    """The numbers in --workers; none if it is not given.
+
+    Raises:
+      UsageError: one is no number above 0.
+    """
+    for text in texts or []:
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+            raise UsageError(f"--workers has {text!r}; give numbers above zero, as in 2,3,4.")
+    return [int(text) for text in texts or []]

@@ -1,4 +1,4 @@
-"""Measures settings under MultiWorkerMirroredStrategy: all workers make the same turn at the same time."""
+"""Measures settings where workers all-reduce: all of them make the same turn at the same time."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ def merged(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One block's answer from those of all workers, in the terms of `Chief.do_run`.
 
     A step begins with its first worker and ends with its last. `exchanged` is of a step, and the least of any worker's.
+    `finishes_s` is empty where the workers do not see when their gradients exist.
     """
     count = len(answers[0]["ends_s"])
     begin_s = min(answer["starts_s"][0] for answer in answers)
     starts_s = [min(answer["starts_s"][step] for answer in answers) for step in range(count)]
     ends_s = [max(answer["ends_s"][step] for answer in answers) for step in range(count)]
+    seen = all(answer["finishes_s"] for answer in answers)
+    finished = range(count if seen else 0)
+    finishes_s = [[answer["finishes_s"][step] - starts_s[step] for answer in answers] for step in finished]
     return {
         "steps_s": [end_s - start_s for start_s, end_s in zip(starts_s, ends_s, strict=True)],
         "ends_s": [end_s - begin_s for end_s in ends_s],
         "block_s": ends_s[-1] - begin_s,
-        "finishes_s": [[answer["finishes_s"][step] - starts_s[step] for answer in answers] for step in range(count)],
+        "finishes_s": finishes_s,
         "exchanged": min(answer["exchanged"] for answer in answers) / count,
         "unscheduled": any(answer["unscheduled"] for answer in answers),
     }
 
 
-class MirroredRunner(Runner):
+class ReplicasRunner(Runner):
     """As Runner, but each request goes to all workers that speak its setting's protocol.
 
     Attributes:

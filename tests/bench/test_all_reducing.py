@@ -1,4 +1,4 @@
-"""The bench under MultiWorkerMirroredStrategy: real workers, tiny models."""
+"""The bench where workers all-reduce: real workers, tiny models."""
 
 import io
 import json
@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from tfsched.bench import BenchConfig, BenchError, reducing, report, run
-from tfsched.bench.mirrored_runner import merged
+from tfsched.bench import BenchConfig, BenchError, reducing, reducing_table, report, run
+from tfsched.bench.replicas_runner import merged
 from tfsched.bench.runner import ALL_REDUCE, COMPUTE, Measurement
 
 TOY_BYTES = 3 * 256 * 256 * 4
@@ -43,15 +43,16 @@ def test_two_workers_train_over_a_slow_link_with_and_without_tfsched(tmp_path, c
     printed = " ".join(capsys.readouterr().out.split())
     for part in (
         "2 workers, 50 Mbit/s",
-        "api mirrored",
-        "as 2 x 1 / 2 of 0.8 MB",
-        "stock all-reduce alone",
+        "api mirrored with loop custom",
+        "link, 2 x 1/2",
+        "2 (W - 1) / W of 0.8 MB",
+        "stock all-reduce",
     ):
         assert part in printed
 
 
 def test_stock_workers_and_tfscheds_take_turns_in_all_reducing_alone():
-    result = run(toy(phase="allreduce", settings=["vanilla", "bytescheduler"], steps=3, quiet=True))
+    result = run(toy(api="parallel", phase="allreduce", settings=["vanilla", "bytescheduler"], steps=3, quiet=True))
     assert result["batch"] is None and result["block"] == 1
     assert result["exchanged"] == {"vanilla": 0, "bytescheduler": 3}
     assert all(row["throughput"] is None and len(row["steps_s"]) == 3 for row in result["settings"].values())
@@ -103,6 +104,7 @@ def test_the_table_names_its_bounds_and_what_was_exchanged():
         **{
             "model": "mlp24",
             "api": "mirrored",
+            "loop": "custom",
             "phase": "train",
             "ps": 0,
             "workers": 3,
@@ -124,23 +126,52 @@ def test_the_table_names_its_bounds_and_what_was_exchanged():
     assert result["bounds"]["lower_s"] == pytest.approx(2 * 2 / 3 * 0.768)
     assert result["bounds"]["upper_s"] == pytest.approx(1.9)  # as stock: first computing, then all-reducing
     assert result["settings"]["tio"]["bound_ratio"] == pytest.approx(1.2 / 1.024)
-    table = report.table_of(result)
+    table = reducing_table.table_of([result, {**result, "workers": 4, "batch": 50}])
     columns = {str(column.header): list(column.cells) for column in table.columns}
-    assert columns["exchanged"] == ["0", "24"]
-    assert columns["x vanilla"] == ["1.00", "1.75"]
+    assert columns["W"] == ["3", *[""] * 6, "4", *[""] * 6]
+    assert columns["setting"][:4] == ["batch 100", "computing alone", "link, 2 x 2/3", "stock all-reduce"]
+    assert columns["setting"][4:7] == ["max of both", "vanilla", "tio"]
+    assert columns["exchanged"][5:7] == ["0", "24"]
+    assert columns["x vanilla"][5:7] == ["1.00", "1.75"]
+    # Shares of the larger bound, and settings by it.
+    assert columns["/ lower"][1:7] == ["0.684", "1.000", "1.172", "1.000", "2.051", "1.172"]
     console = Console(width=110, record=True, file=io.StringIO())
-    report.print_result(result, console)
+    report.print_results([result], console)
     text = " ".join(console.export_text().split())
-    assert "3 workers, 1 Gbit/s" in text
-    assert (
-        "communicating alone 1.024 s, as 2 x 2 / 3 of 96.0 MB of gradients take at 1 Gbit/s; stock all-reduce alone" in text
-    )
+    assert "3 workers, 1 Gbit/s" in text and "batch 100" in text
+
+
+def test_several_numbers_of_workers_and_keras_fit_give_one_table(tmp_path, capsys):
+    path = str(tmp_path / "a.json")
+    settings = ["vanilla", "tio:barrier=false"]
+    config = toy(api="parallel", loop="fit", settings=settings, steps=2, block=2, json=path)
+    results = run(config, workers=[2, 3])
+    assert json.loads((tmp_path / "a.json").read_text()) == results
+    assert [(one["workers"], one["api"], one["loop"]) for one in results] == [(2, "parallel", "fit"), (3, "parallel", "fit")]
+    for result in results:
+        assert result["gradient_bytes"] == TOY_BYTES
+        assert result["exchanged"] == {"vanilla": 0, "tio:barrier=false": 3}
+        assert all(row["straggler"] is None and row["throughput"] > 0 for row in result["settings"].values())
+        assert not [note for note in result["notes"] if "no transfer was ordered" in note]
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count("toy train, 2 and 3 workers") == 1 and "api parallel with loop fit" in printed
+
+
+def test_keras_fit_under_the_strategy():
+    result = run(toy(loop="fit", settings=["vanilla", "tio"], steps=2, block=1, quiet=True))
+    assert (result["api"], result["loop"], result["gradient_bytes"]) == ("mirrored", "fit", TOY_BYTES)
+    assert result["exchanged"] == {"vanilla": 0, "tio": 3}
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"ps": 2}, "--ps is 2 and --api mirrored has no parameter servers: leave --ps out"),
+        ({"api": "parallel", "workers": 1}, "give 2 to 64 with --api parallel"),
+        ({"loop": "fit", "phase": "allreduce"}, "--loop fit trains and --phase is allreduce"),
+        ({"loop": "fit", "models": ["par32"]}, "model 'par32' is not made of Keras layers"),
+        ({"loop": "train"}, "loop 'train' is unknown: choose custom or fit"),
+        ({"api": "session", "loop": "fit"}, "--loop fit is for workers that all-reduce: add --api mirrored or parallel"),
         ({"workers": 1}, "--workers is 1, too few or too many to all-reduce: give 2 to 64"),
         ({"phase": "forward"}, "phase 'forward' all-reduces nothing: give train or allreduce"),
         ({"phase": "backward"}, "phase 'backward' all-reduces nothing"),
@@ -148,7 +179,7 @@ def test_the_table_names_its_bounds_and_what_was_exchanged():
         ({"beside": True}, "--beside is about transfers of parameter servers: leave it out"),
         ({"trace": "a.json"}, "--trace traces the steps of sessions"),
         ({"claims": True}, "--claims traces the steps of sessions"),
-        ({"api": "session", "phase": "allreduce"}, "phase 'allreduce' needs --api mirrored"),
+        ({"api": "session", "phase": "allreduce"}, "phase 'allreduce' needs --api mirrored or parallel"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(changes, sentence):

@@ -1,0 +1,132 @@
+"""What a worker does for the bench where workers all-reduce: every worker the same, at the same time."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from typing import Any
+
+import tensorflow as tf
+
+from tfsched.bench import functions, keras_models, loops
+from tfsched.bench.members import Strategy, join
+from tfsched.bench.models import Model, find_model
+from tfsched.bench.settings import FIT, TFSCHED
+
+_COUNTERS = ("packs_scheduled", "all_reduces")
+
+
+class Replica:
+    """Answers the requests of `Cluster.call_each`: `do_X` those with `do` X, the rest are its arguments.
+
+    A "session" is a setting, or a bound, with a loop of its own here.
+    """
+
+    def __init__(
+        self,
+        api: str,
+        loop: str,
+        workers: list[str],
+        protocol: str,
+        index: int,
+        intra_op_threads: int,
+        inter_op_threads: int,
+    ) -> None:
+        self._fits = loop == FIT
+        self._protocol = protocol
+        self._index = index
+        self._seed = 0
+        self._model: Model | None = None
+        self._trainable: list[Any] = []
+        self._loss: Any = None  # of a custom loop
+        self._keras_model: Any = None  # of Model.fit
+        self._loops: dict[str, tuple[loops.Loop, bool]] = {}  # and whether they run with tfsched's options
+        tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads)
+        tf.get_logger().setLevel("ERROR")
+        if protocol == TFSCHED:
+            import tfsched
+
+            tfsched.load()
+        self._member = join(api, loop, workers, protocol, index)
+
+    def do_build(self, model: str, seed: int) -> dict[str, Any]:
+        """Makes the variables, once: settings and bounds have only loops of their own."""
+        found = self._model = find_model(model)
+        # All workers have the same values, but inputs of their own.
+        tf.random.set_seed(seed)
+        if self._fits:
+            strategy = isinstance(self._member, Strategy)
+            self._keras_model = self._member.make(lambda: keras_models.build(keras_models.library(strategy), found, seed))
+            trainable = self._keras_model.trainable_variables
+            self._trainable = trainable if strategy else [one.value for one in trainable]  # Keras 3 wraps TensorFlow's
+        else:
+            network = self._member.make(found.make)
+            self._trainable, self._loss = network.trainable, network.loss
+        self._seed = 64 * seed + self._index
+        tf.random.set_seed(self._seed)
+        sizes = [math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in self._trainable]
+        return {"gradient_bytes": sum(sizes)}
+
+    def do_open(
+        self, session: str, computes: bool, reduces: bool, batch: int | None = None, options: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Makes the loop of a setting or a bound; without `batch` its size is given at each run."""
+        assert self._model is not None
+        chosen = None
+        if options is not None:
+            import tfsched
+
+            chosen = tfsched.Options(**options)
+        made: loops.Loop
+        if self._fits and computes:
+            made = loops.FitLoop(self._model, self._keras_model, self._member, self._seed, reduces, batch, chosen)
+        else:
+            step = functions.make_reducing_step(
+                self._model.input_shape, self._loss if computes else None, self._trainable, self._member, reduces
+            )
+            made = loops.CustomLoop(step, self._member, batch, chosen)
+        self._loops[session] = made, chosen is not None
+        return {}
+
+    def _counters(self) -> dict[str, int]:
+        """What tfsched has exchanged in this process so far; nothing where it is not loaded."""
+        if self._protocol != TFSCHED:
+            return dict.fromkeys(_COUNTERS, 0)
+        import tfsched
+
+        stats = tfsched.stats()
+        return {name: int(stats[name]) for name in _COUNTERS}
+
+    def do_run(self, session: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
+        """Runs `count` consecutive steps, a block, from when all workers are ready.
+
+        Returns:
+            `starts_s`, `finishes_s` and `ends_s`: when each step began, had its gradients (nothing in Model.fit), and had
+            updated its variables, by the clock that all processes of a machine share; `exchanged`: tensors that tfsched
+            all-reduced, one by one; `unscheduled`: whether it all-reduced none but should.
+        """
+        loop, scheduled = self._loops[session]
+        before = self._counters()
+        times = loop.run(count, batch)
+        if scheduled:  # a block ends with its last update
+            import tfsched
+
+            tfsched.drain()
+            times.ends_s[-1] = time.monotonic()
+        made = {name: value - before[name] for name, value in self._counters().items()}
+        return {
+            "starts_s": times.starts_s,
+            "finishes_s": times.finishes_s,
+            "ends_s": times.ends_s,
+            "exchanged": made["all_reduces"],
+            "unscheduled": scheduled and not made["packs_scheduled"],
+        }
+
+    def do_digest(self) -> dict[str, Any]:
+        """Of the values of all variables that are trained: the same on every worker, or something is wrong."""
+        digest = hashlib.sha256()
+        for variable in self._trainable:
+            digest.update(tf.convert_to_tensor(variable).numpy().tobytes())
+        return {"digest": digest.hexdigest()}
