@@ -10,7 +10,7 @@ from tfsched import _API
 
 
 def test_everything_promised_is_there():
-    assert set(_API) | {"TfschedError", "__version__", "ordering", "parallel"} == set(tfsched.__all__)
+    assert set(_API) | {"TfschedError", "__version__", "ordering", "parallel", "placement"} == set(tfsched.__all__)
     for name in tfsched.__all__:
         assert getattr(tfsched, name) is not None
 

@@ -30,7 +30,7 @@ def rule(libraries: str = "", parts: str = "") -> Rule:
 # A part is a directory or a file of tfsched/; "tfsched" is the public API, that is tfsched/__init__.py. The rules are the
 # four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
 PARTS = {
-    "tfsched": rule(parts="errors version ordering _options server grappler ops tracing draining eager parallel"),
+    "tfsched": rule(parts="errors version ordering _options server grappler ops tracing draining eager parallel placement"),
     "errors": rule(),
     "version": rule(),
     "_rules": rule(),
@@ -42,6 +42,7 @@ PARTS = {
     "server": rule("tensorflow", "grappler ops errors"),
     "eager": rule("tensorflow absl", "errors _options grappler ops server"),
     "parallel": rule("tensorflow absl numpy", "errors _options eager server"),  # and no Keras
+    "placement": rule("tensorflow absl", "errors"),
     "draining": rule("tensorflow", "grappler eager errors"),
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),

@@ -15,6 +15,7 @@ from tfsched.version import __version__
 if TYPE_CHECKING:
     from tfsched import ordering as ordering
     from tfsched import parallel as parallel
+    from tfsched import placement as placement
     from tfsched._options import Options as Options
     from tfsched.draining import DrainHook as DrainHook
     from tfsched.draining import drain as drain
@@ -75,6 +76,7 @@ __all__ = [
     "options",
     "ordering",
     "parallel",
+    "placement",
     "session_config",
     "stats",
     "trace_function",
@@ -84,7 +86,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ordering", "parallel"):
+    if name in ("ordering", "parallel", "placement"):
         return importlib.import_module(f"tfsched.{name}")
     if name in _API:
         value = getattr(importlib.import_module(_API[name]), "install" if name == "load" else name)

@@ -1,0 +1,59 @@
+"""Balanced servers for ParameterServerStrategy: in place of its round robin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfsched.placement.balance import SHARD_BYTES, Loads
+from tfsched.placement.sessions import shard_partitioner
+
+# The strategy's method through which each variable and each shard goes, and what it places the next one by.
+_CREATE, _COUNT = "_create_variable_round_robin", "_variable_count"
+
+
+def balanced_strategy(cluster_resolver: Any, shard_bytes: int | None = SHARD_BYTES) -> Any:
+    """A ``tf.distribute.ParameterServerStrategy`` whose servers all carry the same bytes.
+
+    Variables above `shard_bytes` become a ``ShardedVariable`` with a shard on each server, as with
+    ``variable_partitioner``. Each variable and shard goes to the server that holds the fewest bytes so far. Slots of
+    optimizers stay with their variables. Checkpoints are stock TensorFlow's, and any placement can read them.
+
+    Args:
+      cluster_resolver: as for the strategy, :func:`tfsched.cluster_resolver` say.
+      shard_bytes: variables of at most so many bytes stay whole; None cuts none.
+
+    Returns:
+      The strategy.
+
+    Raises:
+      TfschedError: no server, or `shard_bytes` below 1.
+    """
+    servers = len(cluster_resolver.cluster_spec().as_dict().get("ps", ()))
+    loads = Loads(servers)
+    partitioner = None if shard_bytes is None else shard_partitioner(servers, shard_bytes)
+    strategy = tf.distribute.ParameterServerStrategy(cluster_resolver, variable_partitioner=partitioner)
+    _place_by(strategy.extended, loads)
+    return strategy
+
+
+def _place_by(extended: Any, loads: Loads) -> None:
+    create: Callable[..., Any] | None = getattr(extended, _CREATE, None)
+    if create is None or not hasattr(extended, _COUNT):
+        logging.warning("tfsched: variables go in turn, for this TensorFlow's ParameterServerStrategy has no %s.", _CREATE)
+        return
+
+    def create_on_the_emptiest(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        server = loads.emptiest()
+        setattr(extended, _COUNT, server)
+        variable = create(next_creator, **kwargs)
+        shape = variable.shape
+        if shape.is_fully_defined():
+            loads.add(server, math.prod(shape.as_list()) * variable.dtype.size)
+        return variable
+
+    setattr(extended, _CREATE, create_on_the_emptiest)
