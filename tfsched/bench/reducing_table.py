@@ -52,11 +52,11 @@ def table_of(results: Sequence[dict[str, Any]]) -> Table:
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     steady = is_steady(first["block"])
     table.add_column("W", justify="right")
-    table.add_column("setting", overflow="fold", min_width=16)  # names with options are long and differ at their ends
+    table.add_column("setting", overflow="fold", min_width=20)  # names with options are long and differ at their ends
     for heading in (
-        *("median s", "p95/p50", "x vanilla", "E", "/ lower"),
+        *("median s", "p95/p50", "x vanilla", "/ lower"),
         *(["with ends"] if steady else []),
-        *("straggler", "samples/s", "exchanged"),
+        *("samples/s", "exchanged"),
     ):
         table.add_column(heading, justify="right")
     for result in results:
@@ -68,7 +68,7 @@ def _add_block(table: Table, result: dict[str, Any], steady: bool) -> None:
     batch = "" if result["batch"] is None else f"batch {result['batch']}"
     table.add_row(str(result["workers"]), batch)
     for name, time_s in _bounds(result):
-        table.add_row("", name, number(time_s), "", "", "", number(time_s / result["bounds"]["lower_s"]))
+        table.add_row("", name, number(time_s), "", "", number(time_s / result["bounds"]["lower_s"]))
     for setting, row in result["settings"].items():
         table.add_row(
             "",
@@ -76,10 +76,8 @@ def _add_block(table: Table, result: dict[str, Any], steady: bool) -> None:
             number(row["median_s"]),
             number(row["p95_over_p50"]),
             number(row["ratio_to_vanilla"], "{:.2f}"),
-            number(row["efficiency"], "{:.2f}"),
             number(row["bound_ratio"]),
             *([number(row["bound_ratio_with_ends"])] if steady else []),
-            number(row["straggler"], "{:.1%}"),
             number(row["throughput"], "{:.1f}"),
             number(result["exchanged"][setting], "{:.0f}"),
         )
