@@ -1,5 +1,5 @@
 // What a parameter server pays for one variable that is updated, published and sent ahead to its readers. Prints a table;
-// the target is below 10 microseconds for the publication, whatever the number of readers.
+// fails if the publication takes 10 microseconds or more, or grows with the number of readers.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -16,6 +16,7 @@ namespace {
 constexpr int kVariables = 500;
 constexpr int kPublications = 50000;
 constexpr int kRuns = 5;
+constexpr double kGrowth = 4;  // 32 readers fit less well into the processor's caches; a scan would cost 32 times as much
 
 struct Cost {
   double publication_us = 0;
@@ -65,6 +66,7 @@ Cost OneRun(int readers) {
 int Main() {
   std::printf("%d variables\n| readers | publication us | its reader us |\n|---:|---:|---:|\n", kVariables);
   bool quick = true;
+  double of_one_us = 0;
   for (const int readers : {1, 8, 32}) {
     Cost best{1e9, 1e9};
     for (int run = 0; run < kRuns; ++run) {
@@ -72,7 +74,8 @@ int Main() {
       best = {std::min(best.publication_us, cost.publication_us), std::min(best.reader_us, cost.reader_us)};
     }
     std::printf("| %d | %.3f | %.3f |\n", readers, best.publication_us, best.reader_us);
-    quick = quick && best.publication_us < 10;
+    if (readers == 1) of_one_us = best.publication_us;
+    quick = quick && best.publication_us < 10 && best.publication_us < kGrowth * of_one_us;
   }
   return quick ? 0 : 1;
 }

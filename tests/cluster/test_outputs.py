@@ -24,7 +24,7 @@ def wanted():
 
 @pytest.mark.parametrize("options", [None, {}, {"barrier": False}, {"policy": "p3"}], ids=["off", "on", "crossing", "p3"])
 def test_inputs_and_outputs_everywhere(nursery, options):
-    # Python's lock is held by who asks for a tensor's device, and the pass of a task in the same process needs it.
+    # Python's lock is held by who asks for a tensor's device or shape, and the pass of a task in the same process needs it.
     with Cluster(nursery=nursery, ps=0, workers=0, coordinator=True) as cluster:
         assert cluster.call("chief0", "outputs.everywhere", options=options, limit_s=60) == wanted()
 

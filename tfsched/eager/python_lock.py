@@ -1,9 +1,10 @@
 """Lets other threads run Python while TensorFlow waits for what may need the pass.
 
-``EagerTensor.device`` and ``backing_device`` wait until a function that runs elsewhere has said where its output is. To set
-the random seed empties the context's caches, which waits until no thread's function runs. Both hold Python's lock meanwhile.
-The pass is written in Python. Where the function's task is served by this same process, the pass would wait for the lock and
-the lock's holder for the pass, for ever. So the same wait is made without the lock.
+``EagerTensor.device`` and ``backing_device`` wait until a function that runs elsewhere has said where its output is, and
+``shape`` until it has said which shape it has. To set the random seed empties the context's caches, which waits until no
+thread's function runs. All hold Python's lock meanwhile. The pass is written in Python. Where the function's task is served
+by this same process, the pass would wait for the lock and the lock's holder for the pass, for ever. So the same wait is made
+without the lock.
 
 Emptying takes more than that. It holds the caches' own lock while it waits for the process's default executor, and others
 ask for that one with Python's in hand, to add or remove a function. So no call that needs the pass may be under way then:
@@ -58,25 +59,32 @@ def started() -> None:
 
 @functools.lru_cache(maxsize=1)
 def release_the_lock() -> None:
-    """Exchanges the two getters, and what empties the caches, in this process."""
+    """Exchanges what asks a tensor for its device or shape, and what empties the caches, in this process."""
     # A call through CDLL releases the lock; one through PyDLL, of what does not wait, keeps it.
     engine = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2"))
     pywrap_tfe.TFE_ContextClearCaches = _patient_emptying(pywrap_tfe.TFE_ContextClearCaches, engine)
-    wait = _waiter(engine)
-    if wait is None:
+    handle_of = _handle_getter()
+    if handle_of is None:
         logging.info("tfsched: this TensorFlow does not tell tensors' handles; their devices are asked for as before.")
         return
+    ready = _waiter(engine, engine.TFE_TensorHandleBackingDeviceName, handle_of)
     for name in ("device", "backing_device"):
-        setattr(ops.EagerTensor, name, _patient(ops.EagerTensor.__dict__[name], wait))
+        stock = ops.EagerTensor.__dict__[name]
+        setattr(ops.EagerTensor, name, property(_patient(stock.__get__, ready), doc=stock.__doc__))
+    ready = _waiter(engine, engine.TFE_TensorHandleNumDims, handle_of)
+    for name in ("_shape_tuple", "_rank", "_num_elements"):
+        setattr(ops.EagerTensor, name, _patient(getattr(ops.EagerTensor, name), ready))
 
 
-def _patient(stock: Any, wait: Callable[[Any], None]) -> property:
-    def get(tensor: Any) -> Any:
+def _patient(stock: Any, wait: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """``stock``, which asks a tensor for something, behind ``wait``, which waits until the answer is there."""
+
+    def ask(tensor: Any) -> Any:
         if context_lib.get_server_def() is not None:  # nobody else runs functions for a process by itself
             wait(tensor)
-        return stock.__get__(tensor)
+        return stock(tensor)
 
-    return property(get, doc=stock.__doc__)
+    return ask
 
 
 def _patient_emptying(stock: Callable[[Any], None], engine: ctypes.CDLL) -> Callable[[Any], None]:
@@ -108,27 +116,27 @@ def _patient_emptying(stock: Callable[[Any], None], engine: ctypes.CDLL) -> Call
     return clear_caches
 
 
-def _waiter(engine: ctypes.CDLL) -> Callable[[Any], None] | None:
-    """What waits for a tensor's device with the lock released; None if TensorFlow's symbols are not there."""
+def _handle_getter() -> Any:
+    """What gives the handle of a tensor; None if TensorFlow's symbol is not there."""
     directory = os.path.join(os.path.dirname(tf.__file__), "python")
     paths = [path for name in _LIBRARIES if os.path.exists(path := os.path.join(directory, name))]
     handle_of: Any = next((found for path in paths if (found := getattr(ctypes.PyDLL(path), _HANDLE_OF, None))), None)
-    if handle_of is None:
-        return None
-    handle_of.restype, handle_of.argtypes = ctypes.c_void_p, [ctypes.py_object]
-    device_of, new_status, delete_status = (
-        engine.TFE_TensorHandleBackingDeviceName,
-        engine.TF_NewStatus,
-        engine.TF_DeleteStatus,
-    )
-    device_of.restype, device_of.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p]
+    if handle_of is not None:
+        handle_of.restype, handle_of.argtypes = ctypes.c_void_p, [ctypes.py_object]
+    return handle_of
+
+
+def _waiter(engine: ctypes.CDLL, question: Any, handle_of: Any) -> Callable[[Any], None]:
+    """What asks a tensor a question of TensorFlow's C API, with Python's lock released, and leaves the answer to stock."""
+    new_status, delete_status = engine.TF_NewStatus, engine.TF_DeleteStatus
+    question.restype, question.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p]
     new_status.restype, new_status.argtypes = ctypes.c_void_p, []
     delete_status.restype, delete_status.argtypes = None, [ctypes.c_void_p]
 
     def wait(tensor: Any) -> None:
         status = new_status()  # an error is told by the stock getter
         try:
-            device_of(handle_of(tensor), status)
+            question(handle_of(tensor), status)
         finally:
             delete_status(status)
 
