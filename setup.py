@@ -110,8 +110,9 @@ def sources() -> list[pathlib.Path]:
 
 
 def simulator_sources() -> list[pathlib.Path]:
-    """The simulator and the core that it drives: no TensorFlow."""
-    return [path for path in all_sources() if path.parent.name in ("core", "simulator")]
+    """The simulator and what of production it drives: no TensorFlow."""
+    parts = [ROOT / "cc" / name for name in ("collective", "core", "simulator")]
+    return [path for path in all_sources() if path.parent in parts]
 
 
 def units(directory: pathlib.Path) -> list[pathlib.Path]:

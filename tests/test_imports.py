@@ -62,7 +62,7 @@ CC_PARTS = {
     "core": rule(),
     "barrier": rule(parts="core"),
     "collective": rule(parts="core barrier"),
-    "simulator": rule(parts="core"),
+    "simulator": rule(parts="core collective"),
     # tsl and xla are parts of TensorFlow; POSIX: its sockets.
     "transport": rule("tensorflow tsl xla dirent.h netinet sys", "core barrier collective"),
     "tracing": rule("tensorflow tsl xla", "core transport"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 # The policies of cc/core (docs/policies.md).
 POLICIES = ("fifo", "tictac", "bytescheduler", "p3")
@@ -15,6 +16,36 @@ MAX_CHUNKS = 4096
 
 # Chunks begin at multiples of it: kBlockBytes of cc/ops/transfers/chunks.h.
 BLOCK_BYTES = 64
+
+
+# An all-reduced tensor is exchanged in pieces of at most so many bytes where no option says it: two fill the default credit.
+EXCHANGE_BYTES = 500_000
+
+# Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
+WHOLE_BYTES = 16_384
+
+# Tensors below the first are all-reduced together with others, to bundles of at most the second: a message costs more.
+SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
+
+
+def bundles_of(sizes_bytes: Sequence[int], piece_bytes: int) -> list[list[int]]:
+    """Which tensors of a pack are all-reduced as one, as numbers of the pack's; all others are alone.
+
+    The pass (grappler/collectives) bundles so, which a test compares.
+    """
+    most = min(BUNDLE_BYTES, piece_bytes)
+    bundles: list[list[int]] = []
+    open_bytes: int | None = None
+    for number, size in enumerate(sizes_bytes):
+        if size >= SMALL_BYTES:
+            continue
+        if open_bytes is not None and open_bytes + size <= most:
+            bundles[-1].append(number)
+            open_bytes += size
+        else:
+            bundles.append([number])
+            open_bytes = size
+    return [bundle for bundle in bundles if len(bundle) > 1]
 
 
 def chunks_of(size_bytes: int, partition_bytes: int) -> int:

@@ -5,99 +5,85 @@
 #include <utility>
 
 namespace tfsched {
+namespace {
 
-Exchange::Exchange(const ExchangeSpec& spec, const void* input, void* output)
-    : spec_(spec),
-      bytes_(SizeOf(spec.type)),
-      layout_(spec.members, spec.elements, bytes_, spec.piece_bytes, spec.whole_bytes),
-      input_(input),
-      output_(output) {
+Layout LayoutOf(const ExchangeSpec& spec) {
+  return Layout(spec.members, spec.elements, SizeOf(spec.type), spec.piece_bytes);
+}
+
+std::unique_ptr<Algorithm> AlgorithmOf(const ExchangeSpec& spec) { return MakeAlgorithm(spec.way, LayoutOf(spec), spec.me); }
+
+}  // namespace
+
+int64_t Exchange::ScratchElements(const ExchangeSpec& spec) { return AlgorithmOf(spec)->ScratchElements(); }
+
+Exchange::Exchange(const ExchangeSpec& spec, const void* input, void* output, void* scratch)
+    : spec_(spec), bytes_(SizeOf(spec.type)), input_(input), output_(output), scratch_(scratch) {
   const MutexLock lock(&mu_);
+  algorithm_ = AlgorithmOf(spec);
   if (spec_.members == 1) {
-    Reduce(spec_.type, spec_.reduction, {input_}, divisor(), spec_.elements, output_);
+    Reduce(spec_.type, spec_.reduction, {input_}, spec_.mean ? 1 : 0, spec_.elements, output_);
     return;
   }
-  segments_.resize(layout_.pieces());
-  for (int64_t piece = 0; piece < layout_.pieces(); ++piece) {
-    if (layout_.SegmentOf(piece, spec_.me).size() > 0) {
-      segments_[piece].parts.resize(spec_.members);
-      segments_[piece].missing = spec_.members - 1;
-      ++left_;
-    }
-    if (layout_.everybody()) continue;
-    for (int peer = 0; peer < spec_.members; ++peer) {
-      if (peer != spec_.me && layout_.SegmentOf(piece, peer).size() > 0) ++left_;
-    }
+  const Layout layout = LayoutOf(spec);
+  parts_.resize(layout.pieces());
+  left_ = static_cast<int64_t>(algorithm_->Incoming().size());
+  if (algorithm_->ScratchElements() == 0) return;
+  for (int64_t piece = 0; piece < layout.pieces(); ++piece) {
+    const Range range = layout.PieceOf(piece);
+    std::memcpy(At(Memory::kScratch, algorithm_->ScratchOf(piece)), At(Memory::kInput, range.begin), range.size() * bytes_);
   }
 }
 
 std::vector<Message> Exchange::Incoming() const {
-  std::vector<Message> messages;
-  if (spec_.members == 1) return messages;
-  for (int64_t piece = 0; piece < layout_.pieces(); ++piece) {
-    const Range mine = layout_.SegmentOf(piece, spec_.me);
-    for (int step = 1; step < spec_.members; ++step) {
-      const int peer = (spec_.me + spec_.members - step) % spec_.members;
-      if (mine.size() > 0) messages.push_back({Message::Kind::kContribution, peer, piece, mine});
-      const Range theirs = layout_.SegmentOf(piece, peer);
-      if (!layout_.everybody() && theirs.size() > 0) messages.push_back({Message::Kind::kResult, peer, piece, theirs});
-    }
-  }
-  return messages;
+  const MutexLock lock(&mu_);
+  return spec_.members == 1 ? std::vector<Message>() : algorithm_->Incoming();
 }
 
 std::vector<Message> Exchange::Outgoing() const {
-  std::vector<Message> messages;
-  for (int64_t piece = 0; piece < layout_.pieces(); ++piece) {
-    for (int step = 1; step < spec_.members; ++step) {
-      const int peer = (spec_.me + step) % spec_.members;
-      const Range range = layout_.SegmentOf(piece, peer);
-      if (range.size() > 0) messages.push_back({Message::Kind::kContribution, peer, piece, range});
-    }
-  }
-  return messages;
+  const MutexLock lock(&mu_);
+  return spec_.members == 1 ? std::vector<Message>() : algorithm_->Outgoing();
 }
 
-void* Exchange::PlaceOf(const Message& message) const {
-  const bool alone = message.kind == Message::Kind::kContribution && spec_.members == 2;
-  return message.kind == Message::Kind::kResult || alone ? Out(message.range.begin) : nullptr;
+char* Exchange::At(Memory memory, int64_t element) const {
+  void* const base = memory == Memory::kInput     ? const_cast<void*>(input_)  // only read
+                     : memory == Memory::kOutput  ? output_
+                     : memory == Memory::kScratch ? scratch_
+                                                  : nullptr;
+  return base == nullptr ? nullptr : static_cast<char*>(base) + element * bytes_;
 }
+
+void* Exchange::PlaceOf(const Message& message) const { return At(message.memory, message.range.begin); }
 
 std::vector<Message> Exchange::Arrived(const Message& message, const void* data, std::shared_ptr<void> owner) {
-  if (message.kind == Message::Kind::kResult) {
-    char* const place = Out(message.range.begin);
-    if (place != data) std::memcpy(place, data, message.range.size() * bytes_);
-    const MutexLock lock(&mu_);
-    --left_;
-    return {};
-  }
+  void* const place = PlaceOf(message);
+  if (place != nullptr && place != data) std::memcpy(place, data, message.range.size() * bytes_);
+  Reaction reaction;
   std::vector<Part> parts;
   {
     const MutexLock lock(&mu_);
-    Segment& segment = segments_[message.piece];
-    segment.parts[message.peer] = {data, std::move(owner)};
-    if (--segment.missing > 0) return {};
-    parts.swap(segment.parts);
-  }
-  Combine(message.piece, message.range, parts);
-  std::vector<Message> results;
-  if (!layout_.everybody()) {
-    for (int step = 1; step < spec_.members; ++step) {
-      const int peer = (spec_.me + step) % spec_.members;
-      results.push_back({Message::Kind::kResult, peer, message.piece, message.range});
+    std::vector<Part>& kept = parts_[message.piece];
+    if (place == nullptr) {
+      kept.resize(spec_.members);
+      kept[message.peer] = {data, std::move(owner)};
     }
+    reaction = algorithm_->Arrived(message);
+    // A piece's parts are combined at once.
+    if (reaction.combined.size() > 0) parts.swap(kept);
   }
+  if (reaction.combined.size() > 0) Combine(reaction, parts);
   const MutexLock lock(&mu_);
   --left_;
-  return results;
+  return std::move(reaction.outgoing);
 }
 
-void Exchange::Combine(int64_t piece, const Range& range, const std::vector<Part>& parts) {
+void Exchange::Combine(const Reaction& reaction, const std::vector<Part>& parts) {
   std::vector<const void*> data;
-  for (int member = 0; member < spec_.members; ++member) {
-    data.push_back(member == spec_.me ? In(range.begin) : parts[member].data);
+  for (const Operand& operand : reaction.operands) {
+    data.push_back(operand.memory == Memory::kArrived ? parts[operand.peer].data : At(operand.memory, operand.begin));
   }
-  Reduce(spec_.type, spec_.reduction, data, divisor(), range.size(), Out(range.begin));
+  const int divisor = spec_.mean && reaction.complete ? spec_.members : 0;
+  Reduce(spec_.type, spec_.reduction, data, divisor, reaction.combined.size(), At(Memory::kOutput, reaction.combined.begin));
 }
 
 bool Exchange::done() const {

@@ -14,30 +14,23 @@ struct Range {
   bool operator==(const Range& other) const { return begin == other.begin && end == other.end; }
 };
 
-// Two ways:
-//
-//   direct     a piece has a segment for each member, its owner, who combines it and gives it to all: two rounds, and
-//              2 (W - 1) / W of the tensor's bytes leave each member, the least that any way needs.
-//   everybody  all combine the whole piece for themselves, from the others' pieces: one round, half as many messages, and
-//              (W - 1) times the tensor's bytes. For two members, for whom that is the least as well, and for tensors so
-//              small that messages cost more than bytes.
-//
 // Pieces and segments begin at multiples of 64 bytes, so that what arrives can be written to its place.
 class Layout {
  public:
   // `members` >= 1, `elements` >= 0; `piece_bytes` is raised to what gives each member a segment.
-  Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes, int64_t whole_bytes);
+  Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes);
 
-  bool everybody() const { return everybody_; }
+  int members() const { return members_; }
+  int64_t elements() const { return elements_; }
   int64_t pieces() const { return pieces_; }
-  // Of a piece, what `member` combines; may be empty, at the end of a tensor.
+  Range PieceOf(int64_t piece) const;
+  // Of a piece, the part that belongs to `member`; may be empty, at the end of a tensor.
   Range SegmentOf(int64_t piece, int member) const;
 
  private:
-  const int members_;
-  const int64_t elements_;
-  const int64_t aligned_;  // elements in 64 bytes
-  bool everybody_;
+  int members_;
+  int64_t elements_;
+  int64_t aligned_;  // elements in 64 bytes
   int64_t piece_elements_;
   int64_t pieces_;
 };

@@ -4,19 +4,6 @@
 #include <sstream>
 
 namespace tfsched {
-namespace {
-
-std::map<std::string, std::string> WordsOf(const std::string& plan) {
-  std::map<std::string, std::string> words;
-  std::istringstream stream(plan);
-  for (std::string word; stream >> word;) {
-    const size_t equals = word.find('=');
-    words[word.substr(0, equals)] = equals == std::string::npos ? "" : word.substr(equals + 1);
-  }
-  return words;
-}
-
-}  // namespace
 
 std::string Statements::Say(const std::string& member, const CollectiveCall& call, const std::string& plan) {
   Later later;
@@ -79,6 +66,25 @@ void Statements::Ask(const std::string& member, const CollectiveCall& call, Answ
   Run(later);
 }
 
+void Statements::Settle(const std::string& member, const CollectiveCall& call, const Conditions& conditions) {
+  Later later;
+  {
+    const MutexLock lock(&mu_);
+    InstanceOf(&BoardOf(member, call.group), call.instance, &later).turns[call.turn].settled = conditions;
+  }
+  Run(later);
+}
+
+std::optional<Conditions> Statements::Settled(const std::string& member, const CollectiveCall& call) const {
+  const MutexLock lock(&mu_);
+  const auto board = boards_.find({member, call.group});
+  if (board == boards_.end()) return std::nullopt;
+  const auto instance = board->second.instances.find(call.instance);
+  if (instance == board->second.instances.end()) return std::nullopt;
+  const auto turn = instance->second.turns.find(call.turn);
+  return turn == instance->second.turns.end() ? std::nullopt : turn->second.settled;
+}
+
 void Statements::Fail(const std::string& member, int64_t group, const Outcome& why) {
   Later later;
   {
@@ -131,13 +137,29 @@ void Statements::Run(const Later& later) {
   for (const auto& call : later) call();
 }
 
+std::map<std::string, std::string> WordsOfStatement(const std::string& said) {
+  std::map<std::string, std::string> words;
+  std::istringstream stream(said);
+  for (std::string word; stream >> word;) {
+    const size_t equals = word.find('=');
+    words[word.substr(0, equals)] = equals == std::string::npos ? "" : word.substr(equals + 1);
+  }
+  return words;
+}
+
 std::string Difference(const std::vector<std::pair<std::string, std::string>>& said) {
   for (const auto& [member, plan] : said) {
     if (plan == Statements::kStock) return member + " runs it without tfsched";
   }
+  const auto common = [](const std::string& plan) {
+    auto words = WordsOfStatement(plan);
+    words.erase(words.lower_bound("~"), words.end());
+    return words;
+  };
+  const auto first = common(said[0].second);
   for (const auto& [member, plan] : said) {
-    if (plan == said[0].second) continue;
-    const auto first = WordsOf(said[0].second), other = WordsOf(plan);
+    const auto other = common(plan);
+    if (other == first) continue;
     for (const auto& [key, value] : first) {
       const auto found = other.find(key);
       const std::string theirs = found == other.end() ? "none" : found->second;

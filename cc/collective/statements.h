@@ -6,11 +6,13 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/barrier/outcome.h"
+#include "cc/collective/choice.h"
 #include "cc/core/mutex.h"
 #include "cc/core/thread_annotations.h"
 
@@ -41,6 +43,12 @@ class Statements {
   // Asks what `member` says; waits until it does.
   void Ask(const std::string& member, const CollectiveCall& call, Answer answer);
 
+  // Remembers, with the call, on what terms its members have agreed.
+  void Settle(const std::string& member, const CollectiveCall& call, const Conditions& conditions);
+
+  // Nothing if the call is not settled, or too long ago.
+  std::optional<Conditions> Settled(const std::string& member, const CollectiveCall& call) const;
+
   // Whoever asks about the group, now or later, gets this answer.
   void Fail(const std::string& member, int64_t group, const Outcome& why);
 
@@ -58,6 +66,7 @@ class Statements {
     bool is_said = false;
     std::string said;
     std::vector<Answer> waiting;
+    std::optional<Conditions> settled;
   };
   struct Instance {
     bool stock = false;
@@ -80,9 +89,11 @@ class Statements {
   std::map<std::pair<std::string, int64_t>, Board> boards_ TFSCHED_GUARDED_BY(mu_);
 };
 
+// The words of a statement. Those whose keys begin with "~" are a member's own facts, and may differ from others'.
+std::map<std::string, std::string> WordsOfStatement(const std::string& said);
+
 // Why members who said this do not all do the same of their own: a sentence's part that names the first who differs, and
-// how.
-// "" if all have the same plan. `said` is (member, what it said) in the order of the members.
+// how. "" if all have the same plan. `said` is (member, what it said) in the order of the members.
 std::string Difference(const std::vector<std::pair<std::string, std::string>>& said);
 
 }  // namespace tfsched

@@ -130,6 +130,26 @@ TEST(StatementsTest, AllMembersDecideAlike) {
   }
 }
 
+TEST(StatementsTest, TheTermsOfACallAreRememberedWithIt) {
+  Statements statements;
+  Conditions terms;
+  terms.pace_bps = 7;
+  EXPECT_FALSE(statements.Settled("a", {1, 5, "0"}).has_value());
+  statements.Say("a", {1, 5, "0"}, "p=1");
+  EXPECT_FALSE(statements.Settled("a", {1, 5, "0"}).has_value());
+  statements.Settle("a", {1, 5, "0"}, terms);
+  EXPECT_EQ(statements.Settled("a", {1, 5, "0"})->pace_bps, 7);
+  EXPECT_FALSE(statements.Settled("a", {1, 5, "1"}).has_value());
+  EXPECT_FALSE(statements.Settled("b", {1, 5, "0"}).has_value());
+  for (size_t call = 0; call < Statements::kRemembered; ++call) {
+    statements.Say("a", {1, static_cast<int32_t>(6 + call), "0"}, "p=1");
+  }
+  EXPECT_FALSE(statements.Settled("a", {1, 5, "0"}).has_value());  // too long ago
+  statements.Settle("a", {1, 6, "0"}, terms);
+  statements.Fail("a", 1, {kAbortedCode, "down", false});
+  EXPECT_FALSE(statements.Settled("a", {1, 6, "0"}).has_value());
+}
+
 TEST(StatementsTest, TheDifferenceIsNamed) {
   EXPECT_EQ(Difference({{"a", "x=1 y=2"}, {"b", "x=1 y=2"}}), "");
   EXPECT_EQ(Difference({{"a", "x=1 y=2"}, {"b", "x=1 y=3"}}), "b has y 3 and a has 2");

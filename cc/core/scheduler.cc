@@ -108,6 +108,7 @@ void Scheduler::Finish(uint64_t id, int64_t now_us) {
   const CommTask& task = wire->second.task;
   if (TransferRecord* record = trace_.Find(wire->second.record)) record->released_us = now_us;
   counters_.on_wire_bytes -= task.bytes;
+  pace_.Released(task.sender, task.bytes, now_us);
   const GroupKey key = KeyOf(task);
   auto it = groups_.find(key);
   // A group of an ended step is gone; a later one with its key must not be paid with another's credit.
@@ -263,6 +264,7 @@ void Scheduler::StartTask(Group* group, uint64_t id, int64_t now_us, std::vector
   ++counters_.tasks;
   counters_.bytes += task.bytes;
   counters_.on_wire_bytes += task.bytes;
+  pace_.Started(task.sender, task.bytes, now_us);
   --counters_.queue_depth;
   TransferRecord record = RecordOf(task);
   record.started_us = now_us;
@@ -375,6 +377,11 @@ uint64_t Scheduler::RecordBypassed(TransferRecord record) {
 void Scheduler::FinishBypassed(uint64_t number, int64_t now_us) {
   const MutexLock lock(&mu_);
   if (TransferRecord* record = trace_.Find(number)) record->released_us = now_us;
+}
+
+int64_t Scheduler::PaceBps(const std::string& sender) const {
+  const MutexLock lock(&mu_);
+  return pace_.Bps(sender);
 }
 
 Counters Scheduler::counters() const {

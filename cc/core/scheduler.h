@@ -15,6 +15,7 @@
 #include "cc/core/comm_task.h"
 #include "cc/core/mutex.h"
 #include "cc/core/overrides.h"
+#include "cc/core/pace.h"
 #include "cc/core/patience.h"
 #include "cc/core/policy.h"
 #include "cc/core/thread_annotations.h"
@@ -83,6 +84,9 @@ class Scheduler {
   uint64_t RecordBypassed(TransferRecord record);
   void FinishBypassed(uint64_t number, int64_t now_us);
 
+  // How fast the sender's ordered transfers leave it; 0 until that is known.
+  int64_t PaceBps(const std::string& sender) const;
+
   Counters counters() const;
   std::vector<TransferRecord> Trace() const;
   void ClearTrace();
@@ -140,6 +144,7 @@ class Scheduler {
   // By sender and receiver, while there is a cap.
   std::map<std::pair<std::string, std::string>, TokenBucket> buckets_ TFSCHED_GUARDED_BY(mu_);
   Patience patience_ TFSCHED_GUARDED_BY(mu_);
+  Pace pace_ TFSCHED_GUARDED_BY(mu_);
   std::vector<GroupKey> dirty_ TFSCHED_GUARDED_BY(mu_);
   std::map<GroupKey, int64_t> wakes_ TFSCHED_GUARDED_BY(mu_);  // groups whose policy waits for a moment
   std::list<GroupKey> idle_ TFSCHED_GUARDED_BY(mu_);           // oldest first

@@ -46,6 +46,10 @@ Model CopyModel(const TfschedSimModel& from) {
   model.seed = from.seed;
   model.credit_bytes = from.credit_bytes;
   model.grace_us = from.grace_us;
+  model.exchange_piece_bytes = from.exchange_piece_bytes;
+  model.whole_bytes = from.whole_bytes;
+  model.exchange_pace_bps = from.exchange_pace_bps;
+  model.way = from.way;
   model.startup_us = from.startup_us;
   model.release_us = from.release_us;
   model.step_overhead_us = from.step_overhead_us;

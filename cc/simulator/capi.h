@@ -19,10 +19,10 @@ struct TfschedSimTable {
 struct TfschedSimModel {
   int64_t size;  // of this struct: both sides have to be of one version
   int32_t workers, servers, hosts, ops, tensors, pieces, streams, steps, measured_from, recorded_from;
-  int32_t orders, origin_op;
+  int32_t orders, origin_op, way;
   int32_t barrier, synchronous, update_pieces, shuffle;
   uint64_t seed;
-  int64_t credit_bytes, grace_us;
+  int64_t credit_bytes, grace_us, exchange_piece_bytes, whole_bytes, exchange_pace_bps;
   double startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte, contention;
   const char* pull_policy;
   const char* push_policy;

@@ -40,24 +40,24 @@ Engine::Engine(const Model& model)
   for (int32_t piece = 0; piece < model.pieces(); ++piece) {
     const bool pushed = push_waits_[static_cast<size_t>(piece)] > 0;
     pushed_pieces_ += pushed;
-    if (model.piece_pulled[static_cast<size_t>(piece)] == 0 || model.ring()) continue;
+    if (model.piece_pulled[static_cast<size_t>(piece)] == 0 || model.all_reduces()) continue;
     if (pull_waits_[static_cast<size_t>(piece)] > 0) continue;
     (pushed && !model.barrier ? asked_first_ : asked_always_).push_back(piece);
   }
   place_.resize(model.piece_bytes.size());
-  const int32_t lanes = model.synchronous ? model.steps : model.workers;
-  copies_left_.assign(static_cast<size_t>(lanes) * model.piece_bytes.size(), model.synchronous ? model.workers : 1);
+  const int32_t lanes = model.one_update() ? model.steps : model.workers;
+  copies_left_.assign(static_cast<size_t>(lanes) * model.piece_bytes.size(), model.one_update() ? model.workers : 1);
   pieces_left_ = Repeat(tensor_piece_count_, lanes);
   tensors_left_ = Repeat(piece_tensor_count_, lanes);
   updates_left_.assign(static_cast<size_t>(lanes), pushed_pieces_);
-  workers_left_.assign(static_cast<size_t>(lanes), model.synchronous ? model.workers : 1);
+  workers_left_.assign(static_cast<size_t>(lanes), model.one_update() ? model.workers : 1);
   for (Worker& worker : workers_) {
     worker.op_cause.resize(model.op_us.size());
     worker.op_why.resize(model.op_us.size());
     worker.op_ready_us.resize(model.op_us.size());
     // With all-reduce every worker has what the first step reads.
     worker.arrivals.assign(model.tensor_bytes.size(), 0);
-    if (model.ring()) worker.arrivals.assign(tensor_piece_count_.begin(), tensor_piece_count_.end());
+    if (model.all_reduces()) worker.arrivals.assign(tensor_piece_count_.begin(), tensor_piece_count_.end());
   }
 }
 
@@ -121,8 +121,15 @@ void Engine::Handle(const Timed& timed) {
     case What::kProcessed:
       Processed(timed.kind, timed.worker, timed.index, timed.step, timed.event);
       break;
+    case What::kMessageProcessed: {
+      const auto found = processing_.find(timed.index);
+      const Transfer transfer = std::move(found->second);
+      processing_.erase(found);
+      MessageProcessed(transfer, timed.event);
+      break;
+    }
     case What::kUpdated: {
-      Event event{Kind::kUpdate, timed.index, model_.synchronous ? kNone : timed.worker, timed.step, timed.event};
+      Event event{Kind::kUpdate, timed.index, model_.one_update() ? kNone : timed.worker, timed.step, timed.event};
       event.ready_us = event.start_us = timed.since_us;
       event.end_us = now_us_;
       Updated(timed.worker, timed.step, timed.index, Log(event));
@@ -264,7 +271,7 @@ void Engine::StepComputed(int32_t worker, int32_t event) {
   if (model_.barrier) {
     MaybeEndStep(lane, step, event);
   } else {
-    workers_left_[static_cast<size_t>(lane)] += !model_.synchronous;
+    workers_left_[static_cast<size_t>(lane)] += !model_.one_update();
     Begin(worker, step + 1, event);
   }
 }
@@ -273,7 +280,7 @@ void Engine::StepComputed(int32_t worker, int32_t event) {
 void Engine::MaybeEndStep(int32_t lane, int32_t step, int32_t event) {
   const auto i = static_cast<size_t>(lane);
   if (!model_.barrier || workers_left_[i] > 0 || updates_left_[i] > 0) return;
-  if (model_.synchronous) {
+  if (model_.one_update()) {
     for (int32_t worker = 0; worker < model_.workers; ++worker) Begin(worker, step + 1, event);
   } else {
     workers_left_[i] = 1;

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "cc/simulator/model.h"
@@ -27,11 +30,11 @@ class Engine {
   bool Run(Result* result);
 
  private:
-  enum class What : int32_t { kOps, kComputed, kHeld, kProcessed, kUpdated };
+  enum class What : int32_t { kOps, kComputed, kHeld, kProcessed, kUpdated, kMessageProcessed };
   struct Timed {
     What what;
     int32_t worker;  // of kUpdated: the lane
-    int32_t index;   // op; piece; tensor or piece
+    int32_t index;   // op; piece; tensor or piece; of a message its number in processing_
     int32_t step;
     int32_t event;
     double since_us;
@@ -72,6 +75,20 @@ class Engine {
   void StepComputed(int32_t worker, int32_t event);
   void MaybeEndStep(int32_t lane, int32_t step, int32_t event);
 
+  // One worker's part of the exchange of one piece.
+  struct Part {
+    std::unique_ptr<Algorithm> algorithm;  // null until it has its own gradient
+    size_t left = 0;                       // messages to arrive
+    std::vector<Transfer> held;            // messages to it, which it has not asked for yet
+  };
+  using Parts = std::vector<Part>;  // of all workers
+
+  // All-reduces by messages, in all_reduce.cc.
+  void BeginExchange(int32_t worker, int32_t piece, int32_t step, int32_t event);
+  void SendMessages(const std::vector<Message>& messages, int32_t worker, int32_t piece, int32_t step, int32_t event);
+  void MessageProcessed(const Transfer& transfer, int32_t event);
+  void Exchanged(int32_t worker, int32_t piece, int32_t step, int32_t event);
+
   // Transfers and updates.
   void Send(Kind kind, int32_t worker, int32_t piece, int32_t step, int32_t event);
   void GradientsMade(int32_t worker, int32_t piece, int32_t event);
@@ -90,7 +107,7 @@ class Engine {
   void Count(const Transfer& transfer);
   int32_t Log(Event event);
   double InWindow(double start_us, double end_us) const;
-  int32_t LaneOf(int32_t worker, int32_t step) const { return model_.synchronous ? step : worker; }
+  int32_t LaneOf(int32_t worker, int32_t step) const { return model_.one_update() ? step : worker; }
 
   const Model& model_;
   Result* result_ = nullptr;
@@ -106,17 +123,20 @@ class Engine {
   std::vector<int32_t> piece_tensor_count_, tensor_piece_count_, push_waits_, pull_waits_;
   int32_t pushed_pieces_ = 0;
   std::vector<Worker> workers_;
-  // Per lane, [lane * n + i]: a lane is a step where workers are synchronous, else a worker.
+  // Per lane, [lane * n + i]: a lane is a step where all workers' updates are one, else a worker.
   std::vector<int32_t> copies_left_;   // per piece: workers whose copy has not arrived
   std::vector<int32_t> pieces_left_;   // per tensor: pieces that have not arrived from all workers
   std::vector<int32_t> tensors_left_;  // per piece: tensors that are not updated
   std::vector<int32_t> updates_left_;  // pieces
   std::vector<int32_t> workers_left_;  // workers that compute
   std::vector<int32_t> order_, place_, dirty_workers_, arrived_;
-  int32_t to_begin_ = 0;        // workers that have not begun the first measured step
-  int32_t to_end_ = 0;          // workers that are not through
-  int32_t last_event_ = kNone;  // after which the last of them was
-  double last_begin_us_ = 0;    // when that one had begun its last step
+  int32_t to_begin_ = 0;                                    // workers that have not begun the first measured step
+  int32_t to_end_ = 0;                                      // workers that are not through
+  int32_t last_event_ = kNone;                              // after which the last of them was
+  double last_begin_us_ = 0;                                // when that one had begun its last step
+  std::map<std::pair<int32_t, int32_t>, Parts> exchanges_;  // by step and piece, while they are under way
+  std::map<int32_t, Transfer> processing_;                  // messages that have arrived and are not processed yet
+  int32_t next_processing_ = 0;
   std::priority_queue<Timed, std::vector<Timed>, std::greater<Timed>> timed_;
   uint64_t next_number_ = 0;
 };

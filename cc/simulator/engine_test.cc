@@ -138,6 +138,58 @@ TEST(EngineTest, ARingWaitsForTheSlowestGradient) {
   EXPECT_NEAR(StepUs(model, RunModel(model), 2), 20 + 1000, 1e-9);
 }
 
+// Workers that exchange a layer, in pieces of so many bytes.
+Model Exchanging(const std::vector<int64_t>& bytes, int32_t workers, int64_t piece_bytes, Way way) {
+  Model model = Chain(bytes, 10, true, workers, 0);
+  model.exchange_piece_bytes = piece_bytes;
+  model.way = static_cast<int32_t>(way);
+  model.push_policy = "bytescheduler";
+  model.credit_bytes = 4 * piece_bytes;
+  return model;
+}
+
+// All links send and receive all the time: 2 (N - 1) / N of the bytes leave each worker.
+TEST(EngineTest, AnExchangeOfEvenPiecesTakesTheRingsTime) {
+  for (const int32_t workers : {1, 2, 3, 4}) {
+    const int64_t bytes = 64 * 1200;
+    const double least_us = 2.0 * (workers - 1) / workers * static_cast<double>(bytes);
+    Model ring = Chain({bytes}, 10, true, workers, 0);
+    EXPECT_NEAR(StepUs(ring, RunModel(ring), 1), 20 + least_us, 1e-6);
+    for (const Way way : {Way::kDirect, Way::kRing}) {
+      const Model model = Exchanging({bytes}, workers, 64 * workers, way);
+      const Result result = RunModel(model);
+      const double took_us = StepUs(model, result, 1) - 20;
+      // Results follow contributions, so one piece more is under way than the formula has.
+      EXPECT_GE(took_us, least_us - 1e-6) << workers << " " << NameOf(way);
+      EXPECT_LE(took_us, least_us * 1.02 + 64 * 2 * workers) << workers << " " << NameOf(way);
+      EXPECT_NEAR(result.sent_bytes[0], 2 * least_us, 1);  // in two measured steps
+    }
+  }
+}
+
+TEST(EngineTest, TwoWorkersSendEachOtherEverything) {
+  const Model model = Exchanging({1000, 500}, 2, 100000, Way::kEverybody);
+  EXPECT_NEAR(StepUs(model, RunModel(model), 1), 40 - 10 + 500 + 1000, 1e-6);  // the last layer's while the first computes
+}
+
+TEST(EngineTest, EachMessageOfAnExchangePaysItsStartUp) {
+  Model model = Exchanging({1000}, 2, 100000, Way::kEverybody);
+  model.startup_us = 7;
+  model.processing_us_per_byte = 0.01;
+  EXPECT_NEAR(StepUs(model, RunModel(model), 1), 20 + 7 + 1000 + 10, 1e-6);
+  model = Exchanging({1000}, 8, 100000, Way::kDoubling);
+  model.startup_us = 7;
+  EXPECT_NEAR(StepUs(model, RunModel(model), 1), 20 + 3 * 7 + 7 * 1000, 1e-6);
+}
+
+TEST(EngineTest, AnExchangeWaitsForAGradientOfBoth) {
+  Model model = Exchanging({1000}, 2, 100000, Way::kEverybody);
+  model.compute_scale = {1, 1, 1, 4, 1, 1};
+  const Result result = RunModel(model);
+  EXPECT_NEAR(StepUs(model, result, 1), 80 + 1000, 1e-6);
+  EXPECT_NEAR(StepUs(model, result, 2), 20 + 1000, 1e-6);
+}
+
 TEST(EngineTest, AsynchronousWorkersDoNotWaitForEachOther) {
   Model model = Chain({100}, 10, true, 2, 2);
   model.server_host = {2, 3};
@@ -191,6 +243,11 @@ Model RandomModel(uint32_t seed) {
   model.update_us_per_byte = draw(0, 1) * 0.1;
   model.processing_us_per_byte = draw(0, 1) * 0.05;
   model.contention = 1 + draw(0, 1) * 0.5;
+  if (ring && draw(0, 1) == 0) {
+    model.exchange_piece_bytes = draw(1, 500);
+    model.whole_bytes = draw(0, 1) * 100;
+    model.way = draw(-1, 3);
+  }
   for (double& scale : model.compute_scale) scale = 0.5 + draw(0, 10) * 0.1;
   return model;
 }
@@ -207,7 +264,7 @@ TEST(EngineTest, HoldsOnRandomClusters) {
       pushed += model.push_inputs[static_cast<int32_t>(i)].size() > 0 ? model.piece_bytes[i] : 0;
     }
     ASSERT_EQ(result.pulled_bytes, pulled * model.workers * model.steps);
-    ASSERT_EQ(result.pushed_bytes, pushed * model.steps * (model.ring() ? 1 : model.workers));
+    ASSERT_EQ(result.pushed_bytes, pushed * model.steps * (model.all_reduces() ? 1 : model.workers));
     for (const double bytes : result.sent_bytes) ASSERT_LE(bytes * 8e6 / kByteAMicrosecond, 1e-6 + result.end_us);
     for (size_t i = 0; i < result.events.size(); ++i) {
       const Event& event = result.events[i];

@@ -1,4 +1,4 @@
-// What workers exchange with servers, or among themselves: pulls, pushes, all-reduces and updates.
+// What workers exchange with servers, or around a ring: pulls, pushes, all-reduces by the formula, and all updates.
 #include <algorithm>
 
 #include "cc/simulator/engine.h"
@@ -26,6 +26,10 @@ void Engine::GradientsMade(int32_t worker, int32_t piece, int32_t event) {
 }
 
 void Engine::Push(int32_t worker, int32_t piece, int32_t step, int32_t event) {
+  if (model_.exchanges()) {
+    BeginExchange(worker, piece, step, event);
+    return;
+  }
   if (!model_.ring()) {
     Send(Kind::kPush, worker, piece, step, event);
     return;
@@ -37,7 +41,9 @@ void Engine::Push(int32_t worker, int32_t piece, int32_t step, int32_t event) {
 
 void Engine::Arrived(int32_t number) {
   const Transfer transfer = traffic_.at(number);
-  Event event{transfer.kind, transfer.piece, transfer.worker, transfer.step, transfer.ready_event};
+  const bool message = transfer.kind == Kind::kMessage;
+  const int32_t who = message ? traffic_.ConnectionOf(transfer) : transfer.worker;
+  Event event{transfer.kind, transfer.piece, who, transfer.step, transfer.ready_event};
   event.busy_event = transfer.start_us > transfer.ready_us ? transfer.busy_event : kNone;
   event.ready_us = transfer.ready_us;
   event.start_us = transfer.start_us;
@@ -45,9 +51,14 @@ void Engine::Arrived(int32_t number) {
   const int32_t logged = Log(event);
   traffic_.Free(number, logged);
   Count(transfer);
-  const auto bytes = static_cast<double>(model_.piece_bytes[static_cast<size_t>(transfer.piece)]);
-  const double delay_us = bytes * model_.processing_us_per_byte;
-  if (delay_us > 0) {
+  const double delay_us = static_cast<double>(transfer.bytes) * model_.processing_us_per_byte;
+  if (message && delay_us > 0) {
+    processing_[next_processing_] = transfer;
+    Timed timed{What::kMessageProcessed, transfer.worker, next_processing_++, transfer.step, logged, now_us_};
+    After(now_us_ + delay_us, timed);
+  } else if (message) {
+    MessageProcessed(transfer, logged);
+  } else if (delay_us > 0) {
     Timed timed{What::kProcessed, transfer.worker, transfer.piece, transfer.step, logged, now_us_, transfer.kind};
     After(now_us_ + delay_us, timed);
   } else {
@@ -56,22 +67,20 @@ void Engine::Arrived(int32_t number) {
 }
 
 void Engine::Count(const Transfer& transfer) {
-  const int64_t bytes = model_.piece_bytes[static_cast<size_t>(transfer.piece)];
   ++result_->messages;
-  (transfer.kind == Kind::kPull ? result_->pulled_bytes : result_->pushed_bytes) += bytes;
+  if (transfer.kind == Kind::kPull) result_->pulled_bytes += transfer.bytes;
+  // An exchange counts once, when it is over.
+  if (transfer.kind == Kind::kPush || transfer.kind == Kind::kAllReduce) result_->pushed_bytes += transfer.bytes;
   const double within_us = InWindow(transfer.start_us, now_us_);
   if (model_.ring()) {
     result_->ring_busy_us += within_us;
     return;
   }
   const double share = now_us_ > transfer.start_us ? within_us / (now_us_ - transfer.start_us) : 0;
-  const auto worker = static_cast<size_t>(model_.worker_host[static_cast<size_t>(transfer.worker)]);
-  const auto server =
-      static_cast<size_t>(model_.server_host[static_cast<size_t>(model_.piece_server[static_cast<size_t>(transfer.piece)])]);
-  if (worker == server) return;  // never on a link
-  const bool pull = transfer.kind == Kind::kPull;
-  result_->sent_bytes[pull ? server : worker] += share * static_cast<double>(bytes);
-  result_->received_bytes[pull ? worker : server] += share * static_cast<double>(bytes);
+  const auto [from, to] = traffic_.HostsOf(transfer);
+  if (from == to) return;  // never on a link
+  result_->sent_bytes[from] += share * static_cast<double>(transfer.bytes);
+  result_->received_bytes[to] += share * static_cast<double>(transfer.bytes);
 }
 
 void Engine::Processed(Kind kind, int32_t worker, int32_t piece, int32_t step, int32_t event) {
@@ -139,14 +148,14 @@ void Engine::Updated(int32_t lane, int32_t step, int32_t what, int32_t event) {
 }
 
 void Engine::PieceUpdated(int32_t lane, int32_t step, int32_t piece, int32_t event) {
-  const int32_t first = model_.synchronous ? 0 : lane;
-  const int32_t last = model_.synchronous ? model_.workers : lane + 1;
+  const int32_t first = model_.one_update() ? 0 : lane;
+  const int32_t last = model_.one_update() ? model_.workers : lane + 1;
   const auto i = static_cast<size_t>(piece);
   // Across the barrier the new value is on its way at once, before the next step asks for it.
-  const bool ahead =
-      !model_.ring() && !model_.barrier && step + 1 < model_.steps && model_.piece_pulled[i] != 0 && pull_waits_[i] == 0;
+  const bool ahead = !model_.all_reduces() && !model_.barrier && step + 1 < model_.steps && model_.piece_pulled[i] != 0 &&
+                     pull_waits_[i] == 0;
   for (int32_t worker = first; worker < last; ++worker) {
-    if (model_.ring()) Here(worker, piece, event);
+    if (model_.all_reduces()) Here(worker, piece, event);
     if (ahead) Send(Kind::kPull, worker, piece, step + 1, event);
   }
   if (model_.barrier) {

@@ -40,7 +40,8 @@ std::string Model::Check() const {
   const auto count = [](const auto& list) { return static_cast<int64_t>(list.size()); };
   if (workers < 1 || servers < 0 || streams < 1 || steps < 1) return "workers, servers, streams, steps";
   if (measured_from < 0 || measured_from >= steps || recorded_from < 0) return "measured_from, recorded_from";
-  if (ring() && !synchronous) return "synchronous";
+  if (all_reduces() && !synchronous) return "synchronous";
+  if (exchange_piece_bytes < 0 || whole_bytes < 0 || exchange_pace_bps < 0 || way < -1 || way > 3) return "exchange";
   if (!Within(worker_host, workers, hosts)) return "worker_host";
   if (!Within(server_host, servers, hosts)) return "server_host";
   if (!std::all_of(host_bps.begin(), host_bps.end(), [](double bps) { return bps > 0; })) return "host_bps";

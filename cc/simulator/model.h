@@ -34,7 +34,7 @@ struct Table {
 struct Model {
   // The cluster.
   int32_t workers = 1;
-  int32_t servers = 1;  // 0: ring all-reduce
+  int32_t servers = 1;  // 0: workers all-reduce
   bool barrier = true;
   bool synchronous = true;
   bool update_pieces = false;  // a piece is updated and pulled as soon as all workers' copies of it are there
@@ -74,13 +74,24 @@ struct Model {
   std::vector<double> piece_hold_us;
   int32_t origin_op = 0;
 
+  // Of all-reduces. A piece of the step is one tensor that workers exchange, as cc/collective cuts it and by the way that it
+  // chooses. Without a size a piece goes around a ring in the time that a formula says, with all links as one resource.
+  int64_t exchange_piece_bytes = 0;
+  int64_t whole_bytes = 0;  // see Choose(); used where `exchange_pace_bps` is 0
+  int64_t exchange_pace_bps = 0;
+  int32_t way = -1;  // a Way; -1: the one that Choose() says
+
   // The policy of cc/core.
   std::string pull_policy = "fifo";
   std::string push_policy = "fifo";
   int64_t credit_bytes = 0;
   int64_t grace_us = 5000;
 
-  bool ring() const { return servers == 0; }
+  bool all_reduces() const { return servers == 0; }
+  bool exchanges() const { return all_reduces() && exchange_piece_bytes > 0; }
+  bool ring() const { return all_reduces() && !exchanges(); }
+  // What steps have in common belongs to the step where all workers' updates are one, else each worker has its own.
+  bool one_update() const { return synchronous && !exchanges(); }
   int32_t ops() const { return static_cast<int32_t>(op_us.size()); }
   int32_t tensors() const { return static_cast<int32_t>(tensor_bytes.size()); }
   int32_t pieces() const { return static_cast<int32_t>(piece_bytes.size()); }
@@ -89,7 +100,8 @@ struct Model {
   std::string Check() const;
 };
 
-enum class Kind : int32_t { kCompute = 0, kPull = 1, kPush = 2, kAllReduce = 3, kUpdate = 4 };
+// kAllReduce is a whole one by the formula, kMessage one message of an exchange.
+enum class Kind : int32_t { kCompute = 0, kPull = 1, kPush = 2, kAllReduce = 3, kUpdate = 4, kMessage = 5 };
 
 constexpr int32_t kNone = -1;
 
@@ -97,7 +109,7 @@ constexpr int32_t kNone = -1;
 struct Event {
   Kind kind = Kind::kCompute;
   int32_t what = 0;    // op, piece, or for updates tensor (piece where pieces are updated)
-  int32_t worker = 0;  // kNone for what all workers share
+  int32_t worker = 0;  // kNone for what all workers share; of messages sender * workers + receiver
   int32_t step = 0;
   int32_t ready_event = kNone;  // what made it ready
   int32_t busy_event = kNone;   // what its resource did until it began

@@ -27,6 +27,17 @@ Traffic::Traffic(const Model& model) : model_(model) {
   if (model.ring()) {
     add("ring");
     connections_.resize(1);
+  } else if (model.exchanges()) {
+    std::vector<int32_t> from, to;
+    for (int32_t worker = 0; worker < model.workers; ++worker) {
+      add("w" + std::to_string(worker));
+      for (int32_t peer = 0; peer < model.workers; ++peer) {
+        from.push_back(model.worker_host[static_cast<size_t>(worker)]);
+        to.push_back(model.worker_host[static_cast<size_t>(peer)]);
+      }
+    }
+    connections_.resize(from.size());
+    network_ = std::make_unique<Network>(model.host_bps, std::move(from), std::move(to));
   } else {
     std::vector<int32_t> from, to;
     for (int32_t server = 0; server < model.servers; ++server) add("ps" + std::to_string(server));
@@ -55,15 +66,27 @@ Traffic::Traffic(const Model& model) : model_(model) {
 
 int32_t Traffic::SenderOf(const Transfer& transfer) const {
   if (model_.ring()) return 0;
+  if (transfer.kind == Kind::kMessage) return transfer.worker;
   if (transfer.kind == Kind::kPull) return model_.piece_server[static_cast<size_t>(transfer.piece)];
   return model_.servers + transfer.worker;
 }
 
 int32_t Traffic::ConnectionOf(const Transfer& transfer) const {
   if (model_.ring()) return 0;
+  if (transfer.kind == Kind::kMessage) return transfer.worker * model_.workers + transfer.message.peer;
   const int32_t server = model_.piece_server[static_cast<size_t>(transfer.piece)];
   const int32_t pull = server * model_.workers + transfer.worker;
   return transfer.kind == Kind::kPull ? pull : model_.servers * model_.workers + pull;
+}
+
+std::pair<size_t, size_t> Traffic::HostsOf(const Transfer& transfer) const {
+  const auto worker = static_cast<size_t>(model_.worker_host[static_cast<size_t>(transfer.worker)]);
+  if (transfer.kind == Kind::kMessage) {
+    return {worker, static_cast<size_t>(model_.worker_host[static_cast<size_t>(transfer.message.peer)])};
+  }
+  const auto server =
+      static_cast<size_t>(model_.server_host[static_cast<size_t>(model_.piece_server[static_cast<size_t>(transfer.piece)])]);
+  return transfer.kind == Kind::kPull ? std::make_pair(server, worker) : std::make_pair(worker, server);
 }
 
 void Traffic::Touch(int32_t task) {
@@ -83,8 +106,11 @@ void Traffic::Submit(Transfer transfer, double now_us) {
   const bool pull = transfer.kind == Kind::kPull;
   auto info = std::make_shared<TransferInfo>();
   const auto server = static_cast<size_t>(model_.piece_server[piece]);
+  if (transfer.kind != Kind::kMessage) transfer.bytes = model_.piece_bytes[piece];
   if (model_.ring()) {
     info->receiver = tasks_[0].name;
+  } else if (transfer.kind == Kind::kMessage) {
+    info->receiver = tasks_[static_cast<size_t>(transfer.message.peer)].name;
   } else {
     info->receiver = tasks_[pull ? static_cast<size_t>(model_.servers + transfer.worker) : server].name;
   }
@@ -99,7 +125,7 @@ void Traffic::Submit(Transfer transfer, double now_us) {
   comm.info = std::move(info);
   comm.sender = task.name;
   comm.step_id = transfer.step + 1;
-  comm.bytes = model_.piece_bytes[piece];
+  comm.bytes = transfer.bytes;
   comm.requested_us = comm.ready_us = CoreUs(now_us);
   int32_t index;
   if (free_.empty()) {
@@ -161,7 +187,7 @@ void Traffic::Begin(int32_t number, double now_us) {
   if (model_.ring()) {
     // Reduce-scatter and all-gather: 2 (N - 1) rounds, in each of which every worker sends its neighbour 1 / N of the bytes.
     const double rounds = 2.0 * (model_.workers - 1);
-    const auto bytes = static_cast<double>(model_.piece_bytes[static_cast<size_t>(transfer.piece)]);
+    const auto bytes = static_cast<double>(transfer.bytes);
     const double slowest_bps = *std::min_element(model_.host_bps.begin(), model_.host_bps.end());
     After(now_us + rounds * (model_.startup_us + bytes / model_.workers * 8e6 / slowest_bps), What::kArrived, number);
   } else {
@@ -171,12 +197,10 @@ void Traffic::Begin(int32_t number, double now_us) {
 }
 
 void Traffic::Count(const Transfer& transfer, int32_t change) {
-  const auto server =
-      static_cast<size_t>(model_.server_host[static_cast<size_t>(model_.piece_server[static_cast<size_t>(transfer.piece)])]);
-  const auto worker = static_cast<size_t>(model_.worker_host[static_cast<size_t>(transfer.worker)]);
-  if (server == worker) return;
-  under_way_[server] += change;
-  under_way_[worker] += change;
+  const auto [from, to] = HostsOf(transfer);
+  if (from == to) return;
+  under_way_[from] += change;
+  under_way_[to] += change;
 }
 
 bool Traffic::Uses(int32_t host) const {
@@ -196,13 +220,11 @@ void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
     switch (timed.what) {
       case What::kStarted: {
         const Transfer& transfer = at(connections_[static_cast<size_t>(timed.index)].first);
-        const auto server = static_cast<size_t>(model_.piece_server[static_cast<size_t>(transfer.piece)]);
-        const bool local = model_.server_host[server] == model_.worker_host[static_cast<size_t>(transfer.worker)];
-        const auto bytes = static_cast<double>(model_.piece_bytes[static_cast<size_t>(transfer.piece)]);
-        if (local) {
+        const auto [from, to] = HostsOf(transfer);
+        if (from == to) {
           Arrive(timed.index, now_us, arrived);
         } else {
-          network_->Start(timed.index, bytes, now_us);
+          network_->Start(timed.index, static_cast<double>(transfer.bytes), now_us);
         }
         break;
       }

@@ -7,15 +7,17 @@
 #include <memory>
 #include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cc/collective/algorithm.h"
 #include "cc/core/scheduler.h"
 #include "cc/simulator/model.h"
 #include "cc/simulator/network.h"
 
 namespace tfsched::simulator {
 
-// A piece that goes from one task to another.
+// A piece, or a message of its exchange, that goes from one task to another.
 struct Transfer {
   Kind kind = Kind::kPull;
   int32_t piece = 0;
@@ -27,12 +29,15 @@ struct Transfer {
   double start_us = 0;
   uint64_t id = 0;    // the scheduler's
   int32_t next = -1;  // behind it on the connection
+  int64_t bytes = 0;  // set by Traffic where it is a piece
+  Message message;    // of kMessage, as its sender sees it
 };
 
 // Each sending task has a scheduler of cc/core under the virtual clock: a piece that is ready is submitted, what the policy
 // starts goes to its connection, and the end of a message is its release. A connection (sender, receiver) sends what was
-// handed to it one after the other; connections share the links of their hosts. Ring all-reduce is one sender with one
-// connection to nobody. Steps never end before their transfers, so there is nothing for Scheduler::EndStep to drop.
+// handed to it one after the other; connections share the links of their hosts. Exchanging workers have a connection to each
+// other; the ring of the formula is one sender with one connection to nobody. Steps never end before their transfers, so
+// there is nothing for Scheduler::EndStep to drop.
 class Traffic {
  public:
   explicit Traffic(const Model& model);
@@ -53,6 +58,9 @@ class Traffic {
   void Free(int32_t transfer, int32_t event);
 
   int32_t ConnectionOf(const Transfer& transfer) const;
+
+  // Hosts that it goes from and to. Not for a ring.
+  std::pair<size_t, size_t> HostsOf(const Transfer& transfer) const;
 
   // Whether a message to or from the host is under way, start-up included; in a ring, whether any is.
   bool Uses(int32_t host) const;
@@ -92,8 +100,7 @@ class Traffic {
   void Count(const Transfer& transfer, int32_t change);
 
   const Model& model_;
-  std::vector<Task> tasks_;  // servers, then workers; or the ring
-  std::vector<std::string> receivers_;
+  std::vector<Task> tasks_;          // servers, if there are some, then workers; or the ring
   std::vector<int32_t> pull_count_;  // per server: pieces that one worker pulls in a step
   std::vector<Connection> connections_;
   std::unique_ptr<Network> network_;

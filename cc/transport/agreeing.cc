@@ -10,6 +10,7 @@
 #include "cc/transport/barrier.h"
 #include "cc/transport/collective_counts.h"
 #include "cc/transport/fetch.h"
+#include "cc/transport/runtime.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/distributed_runtime/session_mgr.h"
 #include "tensorflow/core/platform/errors.h"
@@ -58,8 +59,9 @@ class Agreement : public std::enable_shared_from_this<Agreement> {
     {
       const MutexLock lock(&mu_);
       missing_ = peers;
-      said_[group_->me] = {true, ProcessStatements().Say(group_->self().device, call_, plan)};
+      said_[group_->me] = {true, ProcessStatements().Say(group_->self().device, call_, plan + " " + WordsOf(Own()))};
     }
+    if (peers == 0) return Conclude();
     const auto session = group_->env->session_mgr->LegacySession();
     tensorflow::Device* device = nullptr;
     const absl::Status found = group_->env->device_mgr->LookupDevice(group_->self().device, &device);
@@ -87,19 +89,41 @@ class Agreement : public std::enable_shared_from_this<Agreement> {
       BreakGroup(*group_, FailedWith(group_->members[peer].task, status));
       return End(StatusOf(*group_), false);
     }
-    std::vector<std::pair<std::string, std::string>> all;
     {
       const MutexLock lock(&mu_);
       const bool is_text = text.dtype() == tensorflow::DT_STRING && text.NumElements() == 1;
       said_[peer] = {true, is_text ? std::string(text.scalar<tensorflow::tstring>()()) : Statements::kStock};
       if (--missing_ > 0) return;
+    }
+    Conclude();
+  }
+
+  // All have spoken.
+  void Conclude() {
+    std::vector<std::pair<std::string, std::string>> all;
+    std::vector<std::string> said;
+    {
+      const MutexLock lock(&mu_);
       for (size_t member = 0; member < said_.size(); ++member) {
         all.emplace_back(group_->members[member].task, said_[member].second);
+        said.push_back(said_[member].second);
       }
     }
     const std::string why = Difference(all);
-    if (!why.empty()) SayWhyStock(*group_, why);
+    if (why.empty()) {
+      ProcessStatements().Settle(group_->self().device, call_, CommonConditions(said));
+    } else {
+      SayWhyStock(*group_, why);
+    }
     End(absl::OkStatus(), why.empty());
+  }
+
+  // What this member says of itself.
+  Conditions Own() const {
+    Conditions own;
+    own.way = WantedWay();
+    own.pace_bps = ProcessDispatcher().scheduler().PaceBps(group_->self().task);
+    return own;
   }
 
   void SayWhoIsMissing() {

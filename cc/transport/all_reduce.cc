@@ -25,7 +25,8 @@ class Running : public std::enable_shared_from_this<Running> {
       : request_(std::move(request)),
         waiter_(std::move(waiter)),
         bytes_(SizeOf(request_.spec.type)),
-        exchange_(request_.spec, request_.input.data(), request_.output.data()) {
+        scratch_(request_.input.dtype(), tensorflow::TensorShape({Exchange::ScratchElements(request_.spec)})),
+        exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()) {
     for (const auto& member : request_.group->members) {
       auto info = std::make_shared<TransferInfo>(request_.tag);
       info->receiver = member.task;
@@ -41,7 +42,7 @@ class Running : public std::enable_shared_from_this<Running> {
     if (exchange_.done()) return End(absl::OkStatus());
     // All are asked first: then they send as soon as they have something.
     for (const Message& message : exchange_.Incoming()) Receive(message);
-    for (const Message& message : exchange_.Outgoing()) Send(message, request_.input);
+    for (const Message& message : exchange_.Outgoing()) Send(message);
   }
 
  private:
@@ -56,7 +57,8 @@ class Running : public std::enable_shared_from_this<Running> {
   // The same on both sides of a message. That the sizes are the same was agreed on.
   std::string EdgeOf(const Message& message) const {
     return std::to_string(request_.call.instance) + "," + request_.call.turn + "/" + std::to_string(request_.element) + "," +
-           (message.kind == Message::Kind::kResult ? "r" : "c") + std::to_string(message.piece);
+           (message.kind == Message::Kind::kResult ? "r" : "c") + std::to_string(message.piece) + "." +
+           std::to_string(message.number);
   }
 
   void Receive(const Message& message) {
@@ -83,15 +85,18 @@ class Running : public std::enable_shared_from_this<Running> {
                                                ", and this worker expects ", message.range.size(), " of type ",
                                                tensorflow::DataTypeString(request_.input.dtype()), "."));
     }
-    // A contribution is kept; a result lies in its place, or is copied there.
+    // What has no place is kept; the other lies there, or is copied there.
     std::shared_ptr<void> owner;
-    if (message.kind == Message::Kind::kContribution) owner = std::make_shared<Tensor>(value);
-    for (const Message& next : exchange_.Arrived(message, value.data(), std::move(owner))) Send(next, request_.output);
+    if (message.memory == Memory::kArrived) owner = std::make_shared<Tensor>(value);
+    for (const Message& next : exchange_.Arrived(message, value.data(), std::move(owner))) Send(next);
     if (exchange_.done()) End(absl::OkStatus());
   }
 
   // Leaves a view of the bytes for the peer to fetch: no copy, and the scheduler sees its tag.
-  void Send(const Message& message, const Tensor& source) {
+  void Send(const Message& message) {
+    const Tensor& source = message.memory == Memory::kInput    ? request_.input
+                           : message.memory == Memory::kOutput ? request_.output
+                                                               : scratch_;
     auto* view = new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_,
                                   infos_[message.peer]);
     const Tensor value(source.dtype(), tensorflow::TensorShape({message.range.size()}), view);
@@ -117,6 +122,7 @@ class Running : public std::enable_shared_from_this<Running> {
   const AllReduceRequest request_;
   const std::shared_ptr<AllReduceWaiter> waiter_;
   const int64_t bytes_;
+  const Tensor scratch_;
   Exchange exchange_;
   std::vector<std::shared_ptr<const TransferInfo>> infos_;  // by receiver
   std::shared_ptr<tensorflow::WorkerSession> session_;
@@ -127,6 +133,29 @@ class Running : public std::enable_shared_from_this<Running> {
 }  // namespace
 
 void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter) {
+  const CollectiveGroup& group = *request.group;
+  ExchangeSpec& spec = request.spec;
+  spec.members = static_cast<int>(group.members.size());
+  spec.me = group.me;
+  absl::Status status = StatusOf(group);
+  if (status.ok() && spec.members > 1) {
+    // All members have settled on the same, and with it on the same way for each tensor.
+    const auto conditions = ProcessStatements().Settled(group.self().device, request.call);
+    if (conditions) {
+      spec.way = Choose(spec.members, spec.elements * SizeOf(spec.type), request.whole_bytes, *conditions);
+    } else {
+      status = tensorflow::errors::Aborted("tfsched: ", request.tag.name, " belongs to all-reduce ", request.call.instance,
+                                           ", which was not agreed on, or more than ", Statements::kRemembered,
+                                           " all-reduces ago.");
+    }
+  }
+  if (!status.ok()) {
+    BreakGroup(group, status);
+    if (!waiter->Claim()) return;
+    CountAllReduce(false);
+    waiter->Call({static_cast<int>(status.code()), std::string(status.message()), false});
+    return;
+  }
   std::make_shared<Running>(std::move(request), std::move(waiter))->Start();
 }
 

@@ -79,6 +79,20 @@ int64_t SendBacklogBytes() { return static_cast<int64_t>(EnvNumber("TFSCHED_SEND
 
 int64_t ServerMemoryBytes() { return static_cast<int64_t>(EnvNumber("TFSCHED_SERVER_MEMORY_BYTES", 1 << 30)); }
 
+std::optional<Way> WantedWay() {
+  static const std::optional<Way> wanted = [] {
+    const char* text = std::getenv("TFSCHED_ALL_REDUCE");
+    const std::string name = text == nullptr ? "" : text;
+    const auto way = WayNamed(name);
+    if (!way && !name.empty() && name != "auto") {
+      LOG(WARNING) << "tfsched: TFSCHED_ALL_REDUCE=" << name
+                   << " is none of auto, direct, everybody, doubling and ring; auto is used instead.";
+    }
+    return way;
+  }();
+  return wanted;
+}
+
 Dispatcher& ProcessDispatcher() {
   static auto* dispatcher = new Dispatcher(OptionsFromEnvironment());
   return *dispatcher;
@@ -137,6 +151,9 @@ std::string StatsJson() {
   AppendField("all_reduces_failed", collectives.failed, &json);
   AppendField("packs_scheduled", collectives.agreed, &json);
   AppendField("packs_stock", collectives.stock, &json);
+  const Statements::Counters statements = ProcessStatements().counters();
+  AppendField("calls_remembered", statements.calls, &json);
+  AppendField("calls_awaited", statements.waiting, &json);
   const Overrides overrides = ProcessDispatcher().scheduler().overrides();
   AppendField("policy", overrides.policy, &json);
   AppendField("credit_bytes", overrides.credit_bytes, &json);

@@ -3,8 +3,10 @@
 #define TFSCHED_CC_TRANSPORT_RUNTIME_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "cc/collective/algorithm.h"
 #include "cc/core/dispatcher.h"
 
 namespace tfsched {
@@ -20,6 +22,9 @@ int64_t SendBacklogBytes();
 // How much this process may hold for crossing the barrier, besides a quarter of the variables that are updated in it, from
 // TFSCHED_SERVER_MEMORY_BYTES.
 int64_t ServerMemoryBytes();
+
+// The way in which all tensors are exchanged, from TFSCHED_ALL_REDUCE; nothing for "auto".
+std::optional<Way> WantedWay();
 
 // {"tasks": 1, ...}; keys as in Counters, what the process runs with, and what crosses the barrier (barrier.h).
 std::string StatsJson();

@@ -47,6 +47,19 @@ def test_names_of_cells_are_settings():
     assert sweep.name_of("bytescheduler", (0, 9)) == "bytescheduler:partition_bytes=0:credit_bytes=9"
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+def test_all_reduced_steps_are_predicted_between_their_bounds(workers):
+    bounds = {"compute_s": 1.0}
+    settings = {"tio": {}, "fifo": {}, "p3": {}}
+    measured = {"model": "mlp24", "workers": workers, "bandwidth_bps": 1e9, "bounds": bounds, "settings": settings}
+    predicted = load("prediction_mirrored").predict(measured, iterations=2)
+    link_s = 2 * (workers - 1) / workers * 96e6 * 8 / (1e9 * 1448 / 1514)
+    for step_s in predicted.values():
+        assert max(1.0, link_s) < step_s < 1.0 + link_s
+    # A step that keeps the barrier ends with the last gradient, whichever that is.
+    assert predicted["tio"] == pytest.approx(predicted["fifo"])
+
+
 def test_ranking_weighs_each_bandwidth_the_same():
     sweep = load("credit_sweep")
     pairs = [(0, 1), (0, 2)]

@@ -39,11 +39,12 @@ def random_dag(draw: random.Random, size: int) -> Dag:
 
 
 def random_cluster(draw: random.Random) -> Cluster:
-    ring = draw.random() < 0.25
+    architecture = draw.choice(["ps"] * 4 + ["ring", "allreduce"])
     return Cluster(
         workers=draw.randint(1, 5),
         servers=draw.randint(1, 3),
-        architecture="ring" if ring else "ps",
+        architecture=architecture,
+        algorithm=draw.choice(["auto", "direct", "everybody", "doubling", "ring"]),
         bandwidth_bps=draw.choice([BPS, 3 * BPS]),
         server_bandwidth_bps=draw.choice([None, 2 * BPS]),
         startup_us=draw.choice([0.0, 4.0]),
@@ -53,7 +54,7 @@ def random_cluster(draw: random.Random) -> Cluster:
         processing_us_per_mb=draw.choice([0.0, 1e5]),
         contention=draw.choice([1.0, 1.5]),
         barrier=draw.random() < 0.5,
-        synchronous=ring or draw.random() < 0.6,
+        synchronous=architecture != "ps" or draw.random() < 0.6,
         updates=draw.choice(["tensor", "piece"]),
         straggler=draw.choice(["none", "normal", "exponential", "pareto"]),
         placement=draw.choice(["round_robin", "balanced"]),

@@ -69,6 +69,52 @@ def test_a_ring_takes_the_time_of_the_formula(workers: int) -> None:
     assert step_us(workload, cluster) == pytest.approx(expected)
 
 
+def exchanging(workers: int, **fields: object) -> Cluster:
+    return Cluster(workers=workers, architecture="allreduce", bandwidth_bps=BPS, **fields)
+
+
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "direct", "ring"])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
+def test_workers_that_exchange_take_the_rings_time(workers: int, algorithm: str) -> None:
+    workload = Workload.from_layers(layers((10, 20, 4 * MEGABYTE)))
+    least_us = 2 * (workers - 1) / workers * 4 * MEGABYTE
+    ring = Cluster(workers=workers, architecture="ring", bandwidth_bps=BPS)
+    assert step_us(workload, ring) == pytest.approx(30 + least_us)
+    method = Method("exchange", "layer", "bytescheduler", 64 * workers * 100, MEGABYTE)
+    took_us = step_us(workload, exchanging(workers, algorithm=algorithm), method)
+    assert 30 + least_us <= took_us + 1e-3
+    assert took_us <= 30 + 1.02 * least_us  # sums follow the last piece's parts
+
+
+def test_two_workers_exchange_whole_tensors_in_one_round() -> None:
+    workload = Workload.from_layers(layers((10, 20, 70_000), (10, 20, 70_000)))
+    # The first one's gradient is ready while the second one's is on its way.
+    assert step_us(workload, exchanging(2, startup_us=3)) == pytest.approx(40 - 20 + 20 + 2 * (3 + 70_000))
+
+
+@pytest.mark.parametrize(("workers", "rounds", "copies"), [(3, 1, 2), (4, 1, 3), (8, 3, 7)])
+def test_small_tensors_go_whole_to_everybody(workers: int, rounds: int, copies: int) -> None:
+    workload = Workload.from_layers(layers((0, 0, 100)))
+    assert step_us(workload, exchanging(workers, startup_us=1000)) == pytest.approx(rounds * 1000 + copies * 100)
+
+
+def test_small_tensors_are_bundled() -> None:
+    workload = Workload.from_layers(layers(*[(0, 0, 30_000)] * 5, (0, 0, 70_000)))
+    result = simulate(workload, exchanging(2, startup_us=1), IN_ORDER, iterations=1, warmup=0)
+    assert result.messages == 2 * 2
+
+
+def test_each_worker_updates_for_itself() -> None:
+    workload = Workload.from_layers(layers((10, 20, 1000)))
+    cluster = exchanging(3, compute_scale=(1.0, 1.0, 0.5), update_us_per_mb=1e5, straggler="none", algorithm="everybody")
+    result = simulate(workload, cluster, IN_ORDER, iterations=2, warmup=0, timeline=True)
+    assert result.median_us == pytest.approx(60 + 2000 + 100)
+    assert {event.resource for event in result.events if event.op.startswith("update")} == {f"w{i}/update" for i in range(3)}
+
+
 def test_a_ring_sends_a_group_as_one_message() -> None:
     workload = Workload.from_layers(layers((10, 20, 800), (10, 20, 400)))
     cluster = Cluster(workers=4, architecture="ring", bandwidth_bps=BPS, startup_us=1000)

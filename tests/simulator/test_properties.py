@@ -12,9 +12,9 @@ from tests.simulator.scenes import random_cluster, random_layers, random_method
 from tfsched.simulator import Cluster, Result, Workload, simulate
 
 
-def bytes_of(workload: Workload, *, ring: bool) -> tuple[int, int]:
+def bytes_of(workload: Workload, *, all_reduces: bool) -> tuple[int, int]:
     pushed = sum(p.size_bytes for p in workload.parameters if p.made_by)
-    return 0 if ring else sum(p.size_bytes for p in workload.parameters if p.pulled), pushed
+    return 0 if all_reduces else sum(p.size_bytes for p in workload.parameters if p.pulled), pushed
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
@@ -22,7 +22,7 @@ def test_random_clusters(first: int) -> None:
     for seed in range(first, first + 50):
         draw = random.Random(seed)
         cluster, method = random_cluster(draw), random_method(draw)
-        phase = "train" if cluster.architecture == "ring" else draw.choice(["forward", "train"])
+        phase = "train" if cluster.all_reduces else draw.choice(["forward", "train"])
         workload = Workload.from_layers(random_layers(draw), phase)
         arguments = {"iterations": 3, "warmup": 1, "seed": seed, "timeline": True}
         result = simulate(workload, cluster, method, **arguments)
@@ -36,9 +36,8 @@ def test_random_clusters(first: int) -> None:
 
 
 def check_bytes(result: Result, workload: Workload, cluster: Cluster) -> None:
-    ring = cluster.architecture == "ring"
-    pulled, pushed = bytes_of(workload, ring=ring)
-    copies = 1 if ring else cluster.workers
+    pulled, pushed = bytes_of(workload, all_reduces=cluster.all_reduces)
+    copies = 1 if cluster.all_reduces else cluster.workers
     assert (result.pulled_bytes, result.pushed_bytes) == (4 * pulled * cluster.workers, 4 * pushed * copies)
 
 

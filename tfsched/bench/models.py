@@ -72,7 +72,7 @@ def register_model(
 
 
 # For benchmarks that need a model of a given size: as many bytes as wanted, in as many transfers.
-_SIZED = re.compile(r"^mlp(?P<layers>[1-9][0-9]{0,2})x(?P<width>[1-9][0-9]{0,3})$")
+_SIZED = re.compile(r"^mlp(?P<layers>[1-9][0-9]{0,3})x(?P<width>[1-9][0-9]{0,3})$")
 
 
 def find_model(name: str) -> Model:

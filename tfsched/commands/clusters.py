@@ -35,7 +35,12 @@ def define(flags: CommandFlags, several: bool) -> None:
         )
         flags.integer("workers", 0, "workers; 0: the file's, or 1", lower=0)
         flags.string("servers", "", 'parameter servers, or "workers" for as many as workers; empty: the file\'s, or 1')
-    flags.choice("architecture", "file", ["file", "ps", "ring"], "ps, or ring all-reduce; file: the file's, or ps")
+    flags.choice(
+        "architecture",
+        "file",
+        ["file", "ps", "allreduce", "ring"],
+        "ps; allreduce, as tfsched does it; ring, all-reduce by its formula; file: the file's, or ps",
+    )
     flags.number("startup_us", -1.0, "start-up cost of each message in µs; below zero: the file's, or 0")
     flags.choice("barrier", "file", ["file", "on", "off"], "whether a step ends with its updates; file: the file's, or on")
     flags.strings("set", "", "other keys of the cluster file, as key=value,key=value")

@@ -86,7 +86,7 @@ def what_is_simulated(flags: CommandFlags, arguments: list[str]) -> str:
 
 def describe(cluster: Cluster) -> str:
     """The cluster in a few words."""
-    servers = "" if cluster.architecture == "ring" else f", {cluster.servers} server(s)"
+    servers = "" if cluster.all_reduces else f", {cluster.servers} server(s)"
     return (
         f"{cluster.workers} worker(s){servers}, {cluster.architecture}, {cluster.bandwidth_bps / 1e9:g} Gbit/s, "
         f"start-up {cluster.startup_us:g} µs, {'barrier' if cluster.barrier else 'no barrier'}"

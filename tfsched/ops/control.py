@@ -44,8 +44,9 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       had made them), ``updates_kept`` (remembered for that); in both ``mailboxes`` (in use).
 
       Of all-reduces, in each worker: ``packs_scheduled`` (stock all-reduces that were exchanged tensor by tensor),
-      ``packs_stock`` (that were left to stock TensorFlow, because workers differ), ``all_reduces`` (tensors exchanged) and
-      ``all_reduces_failed``.
+      ``packs_stock`` (that were left to stock TensorFlow, because workers differ), ``all_reduces`` (tensors exchanged),
+      ``all_reduces_failed``, ``calls_remembered`` (stock all-reduces of which it is known what workers said; at most 4096 a
+      group) and ``calls_awaited`` (questions of other workers that wait for an answer).
 
       In tasks that receive transfers in chunks: ``merges_in_place`` (tensors whose chunks were received side by side) and
       ``merges_copied`` (whose chunks had to be copied, as in the first step).

@@ -11,14 +11,16 @@ def bounds_us(workload: Workload, cluster: Cluster, factor: float = 1.0) -> tupl
     """(upper, lower) bound of a step in µs: TicTac's equations 1 and 2 with pulling and pushing as one resource each.
 
     Compute is the sum of op times times `factor`, over the streams. Pulling (pushing) alone takes as long as the busiest
-    link, or the busiest connection with a start-up for each whole parameter. A ring has one resource for both.
+    link, or the busiest connection with a start-up for each whole parameter. All-reduces have one resource for both.
     """
     compute_us = workload.compute_us * factor / max(cluster.streams, workload.streams)
     sizes = [p.size_bytes for p in workload.parameters]
-    if cluster.architecture == "ring":
+    if cluster.all_reduces:
         rounds = 2.0 * (cluster.workers - 1)
+        # Messages to different workers start at once.
+        startup_us = cluster.startup_us * (rounds if cluster.architecture == "ring" else min(cluster.workers - 1, 2))
         ring_us = sum(
-            rounds * (cluster.startup_us + size / cluster.workers * 8e6 / cluster.bandwidth_bps)
+            startup_us + rounds * size / cluster.workers * 8e6 / cluster.bandwidth_bps
             for size, p in zip(sizes, workload.parameters, strict=True)
             if p.made_by
         )

@@ -15,7 +15,9 @@ from tfsched.ordering._checks import show
 
 from .errors import SimulatorError
 
-ARCHITECTURES = ("ps", "ring")
+ARCHITECTURES = ("ps", "allreduce", "ring")
+# Of cc/collective, in the order of its numbers.
+ALGORITHMS = ("direct", "everybody", "doubling", "ring")
 PLACEMENTS = ("round_robin", "balanced")
 STRAGGLERS = ("none", "normal", "exponential", "pareto")
 UPDATES = ("tensor", "piece")
@@ -34,7 +36,13 @@ _CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndTo
 _COUNTS = {"workers": 1, "servers": 1, "tasks_per_host": 1, "streams": 1, "grace_us": 0}
 _TIMES = ("startup_us", "release_us", "step_overhead_us", "update_us_per_mb", "processing_us_per_mb", "straggler_scale")
 _FLAGS = ("barrier", "synchronous", "colocated")
-_CHOICES = {"architecture": ARCHITECTURES, "placement": PLACEMENTS, "straggler": STRAGGLERS, "updates": UPDATES}
+_CHOICES = {
+    "architecture": ARCHITECTURES,
+    "algorithm": ("auto", *ALGORITHMS),
+    "placement": PLACEMENTS,
+    "straggler": STRAGGLERS,
+    "updates": UPDATES,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +51,11 @@ class Cluster:
 
     Attributes:
       workers: tasks that compute.
-      servers: parameter servers; of no meaning for a ring.
-      architecture: "ps", parameter servers, or "ring", all-reduce over a ring of the workers.
+      servers: parameter servers; of no meaning without "ps".
+      architecture: "ps", parameter servers; "allreduce", workers that exchange gradients message by message, as
+        tfsched's do; "ring", all-reduce over a ring of the workers by its formula, all links as one resource, as papers
+        have it.
+      algorithm: of "allreduce": "auto", by size and workers (docs/allreduce.md), or one of them for all tensors.
       bandwidth_bps: of each host's link, in either direction at once.
       server_bandwidth_bps: the same for hosts of servers; None for `bandwidth_bps`.
       startup_us: start-up cost of each message. Its connection is held for so long, the links are not.
@@ -74,6 +85,7 @@ class Cluster:
     workers: int = 1
     servers: int = 1
     architecture: str = "ps"
+    algorithm: str = "auto"
     bandwidth_bps: float = 1e9
     server_bandwidth_bps: float | None = None
     startup_us: float = 0.0
@@ -112,8 +124,10 @@ class Cluster:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise SimulatorError(f"{name} is {show(getattr(self, name))}; give one of {', '.join(choices)}")
-        if self.architecture == "ring" and not self.synchronous:
-            raise SimulatorError("synchronous is false and the architecture ring; an all-reduce waits for all workers")
+        if self.all_reduces and not self.synchronous:
+            raise SimulatorError(
+                f"synchronous is false and the architecture {self.architecture}; an all-reduce waits for all workers"
+            )
         self._set_compute_scale()
 
     def _set_number(self, name: str, most: float, *, positive: bool = False) -> None:
@@ -139,6 +153,11 @@ class Cluster:
         if not 1e-6 <= speed <= 1e6:
             raise SimulatorError(f"compute_scale is {show(value)}; give a speed from 1e-6 to 1e6")
         return speed
+
+    @property
+    def all_reduces(self) -> bool:
+        """Whether workers all-reduce, in whichever way: there are no servers."""
+        return self.architecture != "ps"
 
     def replace(self, **changes: Any) -> Cluster:
         """The same cluster with some fields changed. Raises SimulatorError as the constructor does."""
@@ -189,7 +208,7 @@ class Cluster:
         of_worker = [worker // self.tasks_per_host for worker in range(self.workers)]
         first = 0 if self.colocated else of_worker[-1] + 1
         of_server = [first + server // self.tasks_per_host for server in range(self.servers)]
-        if self.architecture == "ring":
+        if self.all_reduces:
             of_server = []
         elif self.colocated:
             of_server = [host % (of_worker[-1] + 1) for host in of_server]

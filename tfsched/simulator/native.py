@@ -34,8 +34,10 @@ _COUNTS = [
     "recorded_from",
     "orders",
     "origin_op",
+    "way",
 ]
 _FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
+_SIZES = ["credit_bytes", "grace_us", "exchange_piece_bytes", "whole_bytes", "exchange_pace_bps"]
 _TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte", "contention"]
 _ARRAYS_1 = {"host_bps": "f64", "worker_host": "i32", "server_host": "i32", "compute_scale": "f64", "op_us": "f64"}
 _TABLES = ["op_inputs", "op_reads", "pull_inputs", "push_inputs", "piece_tensors", "request_orders"]
@@ -63,8 +65,7 @@ class _Model(ctypes.Structure):
         ("size", ctypes.c_int64),
         *((name, ctypes.c_int32) for name in _COUNTS + _FLAGS),
         ("seed", ctypes.c_uint64),
-        ("credit_bytes", ctypes.c_int64),
-        ("grace_us", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in _SIZES),
         *((name, ctypes.c_double) for name in _TIMES),
         ("pull_policy", ctypes.c_char_p),
         ("push_policy", ctypes.c_char_p),
@@ -147,7 +148,7 @@ def run(model: Mapping[str, Any]) -> Output:
         keep.append(array)
         return array.ctypes.data_as(ctypes.POINTER(ctype))
 
-    for name in (*_COUNTS, *_FLAGS, *_TIMES, "seed", "credit_bytes", "grace_us"):
+    for name in (*_COUNTS, *_FLAGS, *_SIZES, *_TIMES, "seed"):
         setattr(native, name, model[name])
     native.pull_policy, native.push_policy = model["pull_policy"].encode(), model["push_policy"].encode()
     for name, kind in (*_ARRAYS_1.items(), *_ARRAYS_2.items()):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsched._rules import chunk_bytes, chunks_of
+from tfsched._rules import EXCHANGE_BYTES, bundles_of, chunk_bytes, chunks_of
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
@@ -37,18 +37,20 @@ class Piece(NamedTuple):
 class Scheduled(NamedTuple):
     """What a method comes to on a workload and a cluster.
 
-    `pieces` are in the order in which they should go, over all servers.
+    `pieces` are in the order in which they should go, over all servers. Workers that exchange them cut them further, to at
+    most `exchange_bytes` (cc/collective/layout.h).
     """
 
     pieces: list[Piece]
     policy: str
     credit_bytes: int
     ordered: bool
+    exchange_bytes: int = EXCHANGE_BYTES
 
 
 def servers_of(parameters: Sequence[Parameter], cluster: Cluster) -> list[int]:
-    """The server that holds each parameter; 0 for all with a ring."""
-    if cluster.architecture == "ring":
+    """The server that holds each parameter; 0 for all where there are none."""
+    if cluster.all_reduces:
         return [0] * len(parameters)
     result = [-1] * len(parameters)
     free = []
@@ -81,10 +83,11 @@ def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> D
     if cluster.architecture == "ps":
         bandwidth_bps = cluster.worker_bps()
     elif cluster.workers > 1:
-        # An all-reduce takes 2(N-1) steps, each of an N-th of the bytes.
-        startup_us *= 2 * (cluster.workers - 1)
+        # A ring takes 2(N-1) steps, each of an N-th of the bytes; workers that exchange take two, or one if they are two.
+        steps = 2 * (cluster.workers - 1)
+        startup_us *= steps if cluster.architecture == "ring" else min(steps, 2) if cluster.workers > 2 else 1
         bandwidth_bps *= cluster.workers / (2 * (cluster.workers - 1))
-    gradients = workload.phase == "train" and (method.view == "gradients" or cluster.architecture == "ring")
+    gradients = workload.phase == "train" and (method.view == "gradients" or cluster.all_reduces)
     view = workload.gradient_dag if gradients else workload.pull_dag
     dag = view(bandwidth_bps, startup_us)
     if not dag.recvs:
@@ -125,7 +128,7 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
             credit = _CREDIT_BYTES
         if credit == 0 and decision is not None and policy == "bytescheduler":
             credit = 1  # one message at a time, as in `evaluate`: what has been handed over cannot be overtaken
-    if cluster.architecture == "ring" and policy == "tictac":
+    if cluster.all_reduces and policy == "tictac":
         policy = "bytescheduler"
     # Names of the decision are those of transfers, of the method those of parameters.
     names = {name: i for i, name in enumerate(workload.link_names)}
@@ -133,14 +136,19 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         float(i) if decision is None else _priority(method, name, decision.get(name, math.inf))
         for i, name in enumerate(workload.link_names)
     ]
+    exchange_bytes = partition or EXCHANGE_BYTES
+    if cluster.architecture == "allreduce":
+        partition = 0
     plan = _messages(workload, method, decision, names, priorities)
+    if cluster.architecture == "allreduce" and not any(explicit or len(parts) > 1 for parts, explicit, _ in plan):
+        plan = _bundled(plan, exchange_bytes)
     pieces: list[Piece] = []
     for parts, place, hold_us in _split(plan, workload, servers):
         pieces += (p._replace(hold_us=hold_us) for p in _cut(parts, workload, servers, priorities, partition, place))
         if len(pieces) > MAX_PIECES:
             raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
-    return Scheduled([pieces[i] for i in order], policy, credit, decision is not None)
+    return Scheduled([pieces[i] for i in order], policy, credit, decision is not None, exchange_bytes)
 
 
 Parts = list[tuple[int, int]]  # parameter, bytes
@@ -192,6 +200,17 @@ def _messages(
             merged[member[i]] = [(i, parameter.size_bytes)]
             result.append((merged[member[i]], False, 0.0))
     return result
+
+
+def _bundled(plan: list[Planned], exchange_bytes: int) -> list[Planned]:
+    """Small parameters together, as the pass does it: TensorFlow packs the last layer's gradients first."""
+    packed = plan[::-1]
+    result = list(packed)
+    for bundle in bundles_of([parts[0][1] for parts, _, _ in packed], exchange_bytes):
+        result[bundle[0]] = ([packed[number][0][0] for number in bundle], False, 0.0)
+        for number in bundle[1:]:
+            result[number] = ([], False, 0.0)
+    return [one for one in reversed(result) if one[0]]
 
 
 def _split(plan: list[Planned], workload: Workload, servers: list[int]) -> Iterable[tuple[Parts, float | None, float]]:

@@ -18,7 +18,7 @@ from .perfetto import perfetto
 from .pieces import Scheduled
 from .workload import Workload
 
-COMPUTE, PULL, PUSH, ALL_REDUCE, UPDATE = range(5)
+COMPUTE, PULL, PUSH, ALL_REDUCE, UPDATE, MESSAGE = range(6)
 
 
 class Span(NamedTuple):
@@ -97,7 +97,7 @@ class Result:
 class _Names:
     """Names of what the engine numbers."""
 
-    def __init__(self, workload: Workload, scheduled: Scheduled, update_pieces: bool) -> None:
+    def __init__(self, workload: Workload, cluster: Cluster, scheduled: Scheduled, update_pieces: bool) -> None:
         self.ops = [op.name for op in workload.ops] + ["(arrivals)"]
         self.pieces = [piece.label for piece in scheduled.pieces]
         self.servers = [piece.server for piece in scheduled.pieces]
@@ -107,6 +107,7 @@ class _Names:
             for i in piece.parameters:
                 self.server_of[i] = piece.server
         self.update_pieces = update_pieces
+        self.workers, self.exchanges = cluster.workers, cluster.architecture == "allreduce"
 
     def of(self, kind: int, what: int, worker: int) -> tuple[str, str]:
         """The name and the resource of an event."""
@@ -118,6 +119,11 @@ class _Names:
             return f"push {self.pieces[what]}", f"w{worker}>ps{self.servers[what]}"
         if kind == ALL_REDUCE:
             return f"all-reduce {self.pieces[what]}", "ring"
+        if kind == MESSAGE:
+            sender, receiver = divmod(worker, self.workers)
+            return f"exchange {self.pieces[what]}", f"w{sender}>w{receiver}"
+        if self.exchanges:
+            return f"update {self.updated[what]}", f"w{worker}/update"
         server = self.servers[what] if self.update_pieces else self.server_of[what]
         return f"update {self.updated[what]}", f"ps{server}/update"
 
@@ -138,7 +144,7 @@ def make_result(
     median_us = percentile(iteration_us, 50)
     factor = float(model["compute_scale"][warmup:].mean())
     upper_us, lower_us = bounds_us(workload, cluster, factor)
-    names = _Names(workload, scheduled, model["update_pieces"])
+    names = _Names(workload, cluster, scheduled, model["update_pieces"])
     steps = len(iteration_us)
     waits = output.tensor_wait_us / (steps * cluster.workers)
     path = _path(output, names)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfsched._rules import WHOLE_BYTES
 from tfsched.ordering._checks import show
 
 from . import native
-from .cluster import Cluster
+from .cluster import ALGORITHMS, Cluster
 from .errors import SimulatorError
 from .method import Method
 from .pieces import Piece, Scheduled, schedule
@@ -72,7 +73,8 @@ def make_model(
     workload: Workload, cluster: Cluster, method: Method, scheduled: Scheduled, warmup: int, iterations: int, seed: int
 ) -> dict[str, Any]:
     """The fields of Model in cc/simulator/model.h."""
-    ring = cluster.architecture == "ring"
+    all_reduces = cluster.all_reduces
+    exchanges = cluster.architecture == "allreduce"
     steps = warmup + iterations
     _check_size(workload, cluster, scheduled, steps)
     index = workload.index
@@ -81,7 +83,7 @@ def make_model(
     op_reads: list[list[int]] = [[] for _ in workload.ops]
     unread = []
     for i, parameter in enumerate(workload.parameters):
-        if bool(parameter.made_by) if ring else parameter.pulled:
+        if bool(parameter.made_by) if all_reduces else parameter.pulled:
             for name in dict.fromkeys(parameter.read_by):
                 op_reads[index[name]].append(i)
             if not parameter.read_by:
@@ -96,22 +98,23 @@ def make_model(
         return [index[name] for name in dict.fromkeys(names)]
 
     pieces = scheduled.pieces
-    pulled = [not ring and workload.parameters[piece.parameters[0]].pulled for piece in pieces]
+    pulled = [not all_reduces and workload.parameters[piece.parameters[0]].pulled for piece in pieces]
     push_inputs = [ops_of(piece, "made_by") for piece in pieces]
     barrier = cluster.barrier if method.barrier is None else method.barrier
     worker_host, server_host, host_bps = cluster.hosts()
     push_policy = scheduled.policy
-    if push_policy == "tictac" and not ring:
+    if push_policy == "tictac" and not all_reduces:
         push_policy = "fifo"  # as the wire does: a counter would wait for gradients that are not made (docs/partitioning.md)
     return {
         "workers": cluster.workers,
-        "servers": 0 if ring else cluster.servers,
+        "servers": 0 if all_reduces else cluster.servers,
         "hosts": len(host_bps),
         "ops": len(op_us),
         "tensors": len(workload.parameters),
         "pieces": len(pieces),
         "orders": len(workload.request_orders),
         "origin_op": workload.first_gradient_op,
+        "way": -1 if cluster.algorithm == "auto" else ALGORITHMS.index(cluster.algorithm),
         "streams": max(cluster.streams, workload.streams),
         "steps": steps,
         "measured_from": warmup,
@@ -123,6 +126,10 @@ def make_model(
         "seed": seed,
         "credit_bytes": scheduled.credit_bytes,
         "grace_us": cluster.grace_us,
+        "exchange_piece_bytes": scheduled.exchange_bytes if exchanges else 0,
+        "whole_bytes": WHOLE_BYTES,
+        # What workers have measured after their first steps.
+        "exchange_pace_bps": int(min(min(host_bps), 2**62)),
         "startup_us": cluster.startup_us,
         "release_us": cluster.release_us,
         "step_overhead_us": cluster.step_overhead_us,
@@ -173,7 +180,13 @@ def _check_size(workload: Workload, cluster: Cluster, scheduled: Scheduled, step
         raise SimulatorError(
             f"{workers} workers with {ops} ops and {pieces} pieces in {steps} steps do not fit into memory; give fewer"
         )
-    if 2 * workers * pieces * steps > _MAX_MESSAGES or workers * ops * steps > _MAX_OPS:
+    messages = 2 * workers * pieces * steps
+    if cluster.architecture == "allreduce":
+        exchanged = sum(-(-max(piece.size_bytes, 1) // scheduled.exchange_bytes) for piece in scheduled.pieces)
+        messages = 2 * workers * (workers - 1) * exchanged * steps
+        if workers**2 > _MAX_CONNECTIONS:
+            raise SimulatorError(f"{workers} workers have more than {_MAX_CONNECTIONS} connections; give fewer")
+    if messages > _MAX_MESSAGES or workers * ops * steps > _MAX_OPS:
         raise SimulatorError(
             f"{workers} workers with {ops} ops and {pieces} pieces in {steps} steps would take hours; give fewer of one"
         )

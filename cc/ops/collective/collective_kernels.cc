@@ -125,7 +125,7 @@ class AllReduceKernel : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("element", &element_));
     OP_REQUIRES_OK(context, context->GetAttr("elements", &spec_.elements));
     OP_REQUIRES_OK(context, context->GetAttr("piece_bytes", &spec_.piece_bytes));
-    OP_REQUIRES_OK(context, context->GetAttr("whole_bytes", &spec_.whole_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("whole_bytes", &whole_bytes_));
     OP_REQUIRES_OK(context, context->GetAttr("transfer", &tag_.name));
     OP_REQUIRES_OK(context, context->GetAttr("policy", &tag_.policy));
     OP_REQUIRES_OK(context, context->GetAttr("rank", &tag_.rank));
@@ -153,14 +153,13 @@ class AllReduceKernel : public AsyncOpKernel {
     AllReduceRequest request;
     request.element = element_;
     request.spec = spec_;
+    request.whole_bytes = whole_bytes_;
     request.tag = tag_;
     request.input = context->input(0);
     request.output = *output;
     WithGroup(context, 1, done,
               [context, done, request = std::move(request)](std::shared_ptr<const CollectiveGroup> group,
                                                             CollectiveCall call) mutable {
-                request.spec.members = static_cast<int>(group->members.size());
-                request.spec.me = group->me;
                 request.group = group;
                 request.call = std::move(call);
                 // Others wait for what this member will not send now.
@@ -179,6 +178,7 @@ class AllReduceKernel : public AsyncOpKernel {
   static constexpr int kAgreed = 4;  // of the inputs, where the op has it
 
   ExchangeSpec spec_;
+  int64_t whole_bytes_ = 0;
   int64_t element_ = 0;
   TransferInfo tag_;
 };

@@ -56,7 +56,8 @@ meant to be written by hand.
 mean: divide by the number of members in the end.
 element: which of the all-reduce's tensors it is, and `elements` how many elements it has.
 piece_bytes: the tensor is exchanged in pieces of at most so many bytes.
-whole_bytes: a tensor of at most so many bytes goes whole to everybody.
+whole_bytes: until the members have measured how fast their links are, a tensor of at most so many bytes goes whole to
+  everybody.
 transfer: its name in traces.
 policy: the policy that decides when its messages leave.
 rank: how many of the step's `count` exchanged tensors are more urgent.

@@ -1,0 +1,68 @@
+// The rule by which a tensor's way is chosen; see choice.h.
+#include "cc/collective/choice.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cc/collective/statements.h"
+
+namespace tfsched {
+namespace {
+
+constexpr char kWayWord[] = "algorithm", kPaceWord[] = "~pace_bps", kAuto[] = "auto";
+
+// What a message costs a member beside its bytes, in the time of its link: processor time of both ends, most of it in gRPC.
+constexpr double kMessageUs = 100;
+// However fast the links, larger tensors are not sent W - 1 times.
+constexpr int64_t kMostWhole = 1 << 18;
+
+int RoundsOfDoubling(int members) {
+  int rounds = 0;
+  while ((1 << rounds) < members) ++rounds;
+  return rounds;
+}
+
+}  // namespace
+
+std::string WordsOf(const Conditions& own) {
+  return std::string(kWayWord) + "=" + (own.way ? NameOf(*own.way) : kAuto) + " " + kPaceWord + "=" +
+         std::to_string(own.pace_bps);
+}
+
+Conditions CommonConditions(const std::vector<std::string>& said) {
+  Conditions common;
+  for (size_t member = 0; member < said.size(); ++member) {
+    const auto words = WordsOfStatement(said[member]);
+    const auto way = words.find(kWayWord), pace = words.find(kPaceWord);
+    if (way != words.end()) common.way = WayNamed(way->second);
+    const int64_t bps = pace == words.end() ? 0 : std::strtoll(pace->second.c_str(), nullptr, 10);
+    common.pace_bps = member == 0 ? bps : std::min(common.pace_bps, bps);
+  }
+  common.pace_bps = std::max<int64_t>(common.pace_bps, 0);
+  return common;
+}
+
+// With a us a message and b bytes a us, a tensor of n bytes keeps a member's link busy for
+//
+//   direct      2 (W - 1) a + 2 (W - 1) / W n / b
+//   everybody     (W - 1) a +       (W - 1) n / b        one round
+//   doubling  ceil(log2 W) a +      (W - 1) n / b        ceil(log2 W) rounds
+//   ring        as direct                                2 (W - 1) rounds
+//
+// so a tensor goes whole while n <= a b W m / ((W - 1) (W - 2)), where m is how many messages that saves. Doubling takes the
+// place of everybody where it halves the messages: its rounds wait for each other. The ring never wins.
+Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions) {
+  if (conditions.way) return *conditions.way;
+  if (members <= 2) return Way::kEverybody;
+  const int peers = members - 1, rounds = RoundsOfDoubling(members);
+  const Way whole = 2 * rounds <= peers ? Way::kDoubling : Way::kEverybody;
+  if (conditions.pace_bps > 0) {
+    const int saved = 2 * peers - (whole == Way::kDoubling ? rounds : peers);
+    const double bytes_a_message = kMessageUs * static_cast<double>(conditions.pace_bps) / 8e6;
+    const double most = bytes_a_message * members * saved / (peers * (members - 2.0));
+    whole_bytes = static_cast<int64_t>(std::min(most, static_cast<double>(kMostWhole)));
+  }
+  return bytes <= whole_bytes ? whole : Way::kDirect;
+}
+
+}  // namespace tfsched

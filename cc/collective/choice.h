@@ -1,0 +1,33 @@
+// Which way a tensor is exchanged: by its size, the number of members, and how fast their links have been.
+#ifndef TFSCHED_CC_COLLECTIVE_CHOICE_H_
+#define TFSCHED_CC_COLLECTIVE_CHOICE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cc/collective/algorithm.h"
+
+namespace tfsched {
+
+// What all members of a group know alike when they have agreed on a call.
+struct Conditions {
+  std::optional<Way> way;  // what the user asks for; nothing: what Choose() says
+  int64_t pace_bps = 0;    // of the slowest member's link, in bits per second; 0 if one of them has not measured it
+};
+
+// A member's own conditions as words of a statement: the way has to be the same on all, the pace may differ (statements.h).
+std::string WordsOf(const Conditions& own);
+
+// The conditions that follow from what all members have said.
+Conditions CommonConditions(const std::vector<std::string>& said);
+
+// The way for a tensor of `bytes` among `members`. `whole_bytes`: while no pace is known, a tensor of at most so many goes
+// whole to everybody. Docs/allreduce.md has the rule's derivation. Whatever it says, the sums have the same bits: only who
+// asks for the ring gets other ones.
+Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions);
+
+}  // namespace tfsched
+
+#endif  // TFSCHED_CC_COLLECTIVE_CHOICE_H_

@@ -1,0 +1,64 @@
+// How fast a sender's bytes leave it: from the releases of what it has handed over.
+#ifndef TFSCHED_CC_CORE_PACE_H_
+#define TFSCHED_CC_CORE_PACE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tfsched {
+
+// Only while something is on the wire all the time do releases come as fast as the link takes bytes. And then not at once:
+// the kernel accepts the first ones for nothing. So a measurement begins when kSkipped bytes have been released in one busy
+// period, and ends after kWindow more. Newer ones count for more: each is mixed with what was known before.
+//
+// All receivers of a sender count together, for they share its link.
+class Pace {
+ public:
+  static constexpr int64_t kSkipped = 1 << 20;
+  static constexpr int64_t kWindow = 1 << 20;
+  static constexpr double kNewest = 0.25;
+
+  void Started(const std::string& sender, int64_t bytes, int64_t now_us) { senders_[sender].on_wire_bytes += bytes; }
+
+  void Released(const std::string& sender, int64_t bytes, int64_t now_us) {
+    Sender& one = senders_[sender];
+    one.on_wire_bytes -= bytes;
+    one.released += bytes;
+    if (!one.measuring && one.released >= kSkipped) {
+      one.measuring = true;
+      one.released = 0;
+      one.since_us = now_us;
+    } else if (one.measuring && one.released >= kWindow && now_us > one.since_us) {
+      const double us_a_byte = static_cast<double>(now_us - one.since_us) / static_cast<double>(one.released);
+      one.us_a_byte = one.us_a_byte > 0 ? one.us_a_byte + kNewest * (us_a_byte - one.us_a_byte) : us_a_byte;
+      one.released = 0;
+      one.since_us = now_us;
+    }
+    if (one.on_wire_bytes > 0) return;
+    one.measuring = false;
+    one.released = 0;
+  }
+
+  // Bits per second; 0 until something was measured.
+  int64_t Bps(const std::string& sender) const {
+    const auto found = senders_.find(sender);
+    if (found == senders_.end() || found->second.us_a_byte <= 0) return 0;
+    return static_cast<int64_t>(8e6 / found->second.us_a_byte);
+  }
+
+ private:
+  struct Sender {
+    int64_t on_wire_bytes = 0;
+    int64_t released = 0;  // in this busy period, or this measurement
+    bool measuring = false;
+    int64_t since_us = 0;
+    double us_a_byte = 0;
+  };
+
+  std::map<std::string, Sender> senders_;  // this process's tasks
+};
+
+}  // namespace tfsched
+
+#endif  // TFSCHED_CC_CORE_PACE_H_

@@ -1,0 +1,40 @@
+"""The algorithms of an all-reduce, each for all tensors: one sum on all workers, and but for the ring the same one."""
+
+import pytest
+
+from .cluster import Cluster
+from .test_mirrored import LEFT_TO_STOCK, counted, everywhere
+
+pytestmark = pytest.mark.timeout(300)
+STEPS = 4
+WORKERS = ("worker0", "worker1", "worker2")
+
+
+def mirrored(nursery, algorithms):
+    """Three workers with an algorithm each."""
+    environment = {name: {"TFSCHED_ALL_REDUCE": one} for name, one in zip(WORKERS, algorithms, strict=True)}
+    return Cluster(ps=0, workers=3, nursery=nursery, mirrored=True, environment=environment)
+
+
+def test_every_algorithm_gives_all_workers_the_same_sums(nursery):
+    trained = {}
+    for algorithm in ("direct", "doubling", "ring"):
+        with mirrored(nursery, [algorithm] * 3) as cluster:
+            results = everywhere(cluster, "mirrored.train", options={"partition_bytes": 20_000}, steps=STEPS)
+            assert results[0]["variables"] == results[1]["variables"] == results[2]["variables"]
+            assert everywhere(cluster, "mirrored.train_integers", options={"partition_bytes": 20_000}) == [True] * 3
+            for name in cluster.names:
+                counters = counted(cluster, name)
+                assert counters["all_reduces"] > 0 and counters["packs_stock"] == counters["all_reduces_failed"] == 0
+        trained[algorithm] = results
+    assert trained["doubling"] == trained["direct"]
+
+
+def test_workers_that_want_different_algorithms_run_stock(nursery):
+    with mirrored(nursery, ["auto", "ring", "auto"]) as cluster:
+        first, second, third = everywhere(cluster, "mirrored.train", options={}, steps=STEPS)
+        assert first["variables"] == second["variables"] == third["variables"]
+        for name in cluster.names:
+            assert counted(cluster, name)["packs_stock"] == STEPS and counted(cluster, name)["all_reduces"] == 0
+            said = [line for line in cluster.log(name).splitlines() if LEFT_TO_STOCK in line]
+            assert len(said) == 1 and "task:1 has algorithm ring" in said[0]
