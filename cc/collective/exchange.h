@@ -56,6 +56,9 @@ class Exchange {
   // called on several threads at once.
   std::vector<Message> Arrived(const Message& message, const void* data, std::shared_ptr<void> owner);
 
+  // Whether results follow the contributions: reduce-scatter and all-gather, which may be ordered apart.
+  bool in_halves() const { return spec_.members > 1 && !layout_.everybody(); }
+
   // The output is complete. True from the beginning if nothing is to arrive.
   bool done() const;
 

@@ -27,9 +27,11 @@ class Running : public std::enable_shared_from_this<Running> {
         bytes_(SizeOf(request_.spec.type)),
         exchange_(request_.spec, request_.input.data(), request_.output.data()) {
     for (const auto& member : request_.group->members) {
-      auto info = std::make_shared<TransferInfo>(request_.tag);
-      info->receiver = member.task;
-      infos_.push_back(std::move(info));
+      TransferInfo info = request_.tag;
+      info.receiver = member.task;
+      infos_.push_back(std::make_shared<TransferInfo>(info));
+      if (exchange_.in_halves()) info.rank = request_.contribution_rank;
+      contribution_infos_.push_back(std::make_shared<TransferInfo>(info));
     }
   }
 
@@ -92,8 +94,9 @@ class Running : public std::enable_shared_from_this<Running> {
 
   // Leaves a view of the bytes for the peer to fetch: no copy, and the scheduler sees its tag.
   void Send(const Message& message, const Tensor& source) {
-    auto* view = new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_,
-                                  infos_[message.peer]);
+    const auto& infos = message.kind == Message::Kind::kContribution ? contribution_infos_ : infos_;
+    auto* view =
+        new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_, infos[message.peer]);
     const Tensor value(source.dtype(), tensorflow::TensorShape({message.range.size()}), view);
     view->Unref();
     Rendezvous::ParsedKey key;
@@ -118,7 +121,7 @@ class Running : public std::enable_shared_from_this<Running> {
   const std::shared_ptr<AllReduceWaiter> waiter_;
   const int64_t bytes_;
   Exchange exchange_;
-  std::vector<std::shared_ptr<const TransferInfo>> infos_;  // by receiver
+  std::vector<std::shared_ptr<const TransferInfo>> infos_, contribution_infos_;  // by receiver
   std::shared_ptr<tensorflow::WorkerSession> session_;
   tsl::core::RefCountPtr<tensorflow::RemoteRendezvous> rendezvous_;
   tensorflow::Device* device_ = nullptr;

@@ -31,7 +31,8 @@ struct AllReduceRequest {
   CollectiveCall call;
   int64_t element = 0;  // which of the call's tensors
   ExchangeSpec spec;
-  TransferInfo tag;  // of its messages, but for the receiver
+  TransferInfo tag;           // of its messages, but for the receiver
+  int contribution_rank = 0;  // of contributions that results follow; all other messages have the tag's
   tensorflow::Tensor input, output;
 };
 
