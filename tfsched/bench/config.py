@@ -12,7 +12,7 @@ from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.runner import check_rounds
-from tfsched.bench.settings import APIS, MIRRORED, SESSION, Setting, find_settings
+from tfsched.bench.settings import APIS, MIRRORED, SESSION
 from tfsched.bench.threads import AUTO, resolve_threads
 
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
@@ -183,13 +183,3 @@ def _check_mirrored(config: BenchConfig) -> None:
         )
     if config.beside:
         raise BenchError(f"--beside is about transfers of parameter servers: leave it out with --api {MIRRORED}")
-    for setting in find_settings(config.settings):
-        if (reason := _unfit(setting)) is not None:
-            raise BenchError(f"setting {setting.name!r} {reason}: leave it out with --api {MIRRORED}")
-
-
-def _unfit(setting: Setting) -> str | None:
-    """Why a setting says nothing about all-reduces."""
-    if setting.needs_plan or (setting.options or {}).get("plan"):
-        return "orders the transfers of parameter servers by a plan, and all-reduces are in none"
-    return None

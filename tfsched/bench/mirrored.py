@@ -125,6 +125,24 @@ class Mirrored:
             "unscheduled": scheduled and not made["packs_scheduled"],
         }
 
+    def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
+        """Traces steps that all workers run, and saves the plan that the first one makes of its own."""
+        call, _ = self._functions[session]
+        self._together()
+        if self._index > 0:
+            for _ in range(steps + 1):  # a trace begins with one that is not recorded
+                call(None)
+            return {"plan": ""}
+        from tfsched.bench.plans import save_plan
+        from tfsched.tracing import trace_function
+
+        return {"plan": save_plan(trace_function(call, (None,), steps=steps), algorithm)}
+
+    def do_close(self, session: str) -> dict[str, Any]:
+        """Forgets a setting's function."""
+        del self._functions[session]
+        return {}
+
     def do_digest(self) -> dict[str, Any]:
         """Of the values of all variables that are trained: the same on every worker, or something is wrong."""
         assert self._network is not None
