@@ -28,9 +28,11 @@ class Running : public std::enable_shared_from_this<Running> {
         scratch_(request_.input.dtype(), tensorflow::TensorShape({Exchange::ScratchElements(request_.spec)})),
         exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()) {
     for (const auto& member : request_.group->members) {
-      auto info = std::make_shared<TransferInfo>(request_.tag);
-      info->receiver = member.task;
-      infos_.push_back(std::move(info));
+      TransferInfo info = request_.tag;
+      info.receiver = member.task;
+      infos_.push_back(std::make_shared<TransferInfo>(info));
+      if (exchange_.in_halves()) info.rank = request_.contribution_rank;
+      contribution_infos_.push_back(std::make_shared<TransferInfo>(info));
     }
   }
 
@@ -97,8 +99,9 @@ class Running : public std::enable_shared_from_this<Running> {
     const Tensor& source = message.memory == Memory::kInput    ? request_.input
                            : message.memory == Memory::kOutput ? request_.output
                                                                : scratch_;
-    auto* view = new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_,
-                                  infos_[message.peer]);
+    const auto& infos = message.kind == Message::Kind::kContribution ? contribution_infos_ : infos_;
+    auto* view =
+        new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_, infos[message.peer]);
     const Tensor value(source.dtype(), tensorflow::TensorShape({message.range.size()}), view);
     view->Unref();
     Rendezvous::ParsedKey key;
@@ -124,7 +127,7 @@ class Running : public std::enable_shared_from_this<Running> {
   const int64_t bytes_;
   const Tensor scratch_;
   Exchange exchange_;
-  std::vector<std::shared_ptr<const TransferInfo>> infos_;  // by receiver
+  std::vector<std::shared_ptr<const TransferInfo>> infos_, contribution_infos_;  // by receiver
   std::shared_ptr<tensorflow::WorkerSession> session_;
   tsl::core::RefCountPtr<tensorflow::RemoteRendezvous> rendezvous_;
   tensorflow::Device* device_ = nullptr;

@@ -29,10 +29,11 @@ void Agree(const std::shared_ptr<const CollectiveGroup>& group, CollectiveCall c
 struct AllReduceRequest {
   std::shared_ptr<const CollectiveGroup> group;
   CollectiveCall call;
-  int64_t element = 0;      // which of the call's tensors
-  ExchangeSpec spec;        // but for the way, which was settled with the agreement
-  int64_t whole_bytes = 0;  // see Choose()
-  TransferInfo tag;         // of its messages, but for the receiver
+  int64_t element = 0;        // which of the call's tensors
+  ExchangeSpec spec;          // but for the way, which was settled with the agreement
+  int64_t whole_bytes = 0;    // see Choose()
+  TransferInfo tag;           // of its messages, but for the receiver
+  int contribution_rank = 0;  // of contributions that results follow; all other messages have the tag's
   tensorflow::Tensor input, output;
 };
 

@@ -8,7 +8,7 @@ from tensorflow.core.framework import types_pb2
 
 import tfsched
 from tfsched._options import Options
-from tfsched.grappler.collectives.exchange import BUNDLE_BYTES, SMALL_BYTES
+from tfsched.grappler.collectives.bundles import BUNDLE_BYTES, SMALL_BYTES
 from tfsched.grappler.rewrite import rewrite
 
 TASK = WORKER.rpartition("/device")[0]

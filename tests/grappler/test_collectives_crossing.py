@@ -130,7 +130,7 @@ def test_the_plan_is_the_same_with_and_without_the_barrier():
 
 def test_an_all_reduce_that_was_not_agreed_on_gives_back_its_input():
     keys = {"group_size": 2, "group_key": 1, "instance_key": 3}
-    attrs = dict.fromkeys(("element", "whole_bytes", "rank", "credit_bytes"), 0)
+    attrs = dict.fromkeys(("element", "whole_bytes", "rank", "contribution_rank", "credit_bytes"), 0)
     with tf.device("CPU:0"):
         result = tfsched.ops.library.load().tfsched_all_reduce_if_agreed(
             input=tf.range(5.0),

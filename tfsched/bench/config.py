@@ -12,7 +12,7 @@ from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.runner import check_rounds
-from tfsched.bench.settings import ALL_REDUCING, APIS, CUSTOM, FIT, LOOPS, SESSION, Setting, find_settings
+from tfsched.bench.settings import ALL_REDUCING, APIS, CUSTOM, FIT, LOOPS, SESSION, find_settings
 from tfsched.bench.threads import AUTO, resolve_threads
 
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
@@ -196,13 +196,6 @@ def _check_all_reducing(config: BenchConfig) -> None:
         for name in config.models:
             if find_model(name).layers is None:
                 raise BenchError(f"model {name!r} is not made of Keras layers: leave it out with --loop fit")
-    for setting in find_settings(config.settings):
-        if (reason := _unfit(setting)) is not None:
-            raise BenchError(f"setting {setting.name!r} {reason}: leave it out with --api {api}")
-
-
-def _unfit(setting: Setting) -> str | None:
-    """Why a setting says nothing about all-reduces."""
-    if setting.needs_plan or (setting.options or {}).get("plan"):
-        return "orders the transfers of parameter servers by a plan, and all-reduces are in none"
-    return None
+        for setting in find_settings(config.settings):
+            if setting.needs_plan:
+                raise BenchError(f"setting {setting.name!r} needs a traced step, which fit has not: leave it out with --loop fit")

@@ -60,6 +60,10 @@ class CustomLoop:
 
             self._function = tfsched.function(step, options=options)
 
+    def step(self) -> Any:
+        """One step, of a loop whose batch is known."""
+        return self._function(**self._arguments)
+
     def run(self, count: int, batch: int | None) -> Times:
         """As of Loop."""
         self._member.together()

@@ -124,6 +124,25 @@ class Replica:
             "unscheduled": scheduled and not made["packs_scheduled"],
         }
 
+    def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
+        """Traces steps that all workers run, and saves the plan that the first one makes of its own."""
+        loop, _ = self._loops[session]
+        assert isinstance(loop, loops.CustomLoop)  # others are refused before anything starts
+        self._member.together()
+        if self._index > 0:
+            for _ in range(steps + 1):  # a trace begins with one that is not recorded
+                loop.step()
+            return {"plan": ""}
+        from tfsched.bench.plans import save_plan
+        from tfsched.tracing import trace_function
+
+        return {"plan": save_plan(trace_function(loop.step, steps=steps), algorithm)}
+
+    def do_close(self, session: str) -> dict[str, Any]:
+        """Forgets a setting's loop."""
+        del self._loops[session]
+        return {}
+
     def do_digest(self) -> dict[str, Any]:
         """Of the values of all variables that are trained: the same on every worker, or something is wrong."""
         digest = hashlib.sha256()

@@ -8,7 +8,7 @@ from typing import Any
 from tfsched.bench import reducing
 from tfsched.bench.batch import BatchFit
 from tfsched.bench.errors import BenchFailed
-from tfsched.bench.runner import ALL_REDUCE, COMPUTE, Runner
+from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TRACED_STEPS, Runner
 from tfsched.bench.settings import Setting
 
 
@@ -87,6 +87,17 @@ class ReplicasRunner(Runner):
             batch=self._batches["step"],
             options=None if setting.options is None else options,
         )
+
+    def _plan(self, setting: Setting) -> str:
+        """As Runner's: all run the steps, and the first worker's plan is everybody's."""
+        assert setting.options is not None
+        session = f"{setting.name} (traced)"
+        self._open_setting(session, setting, {**setting.options, "ordering": "tio", "barrier": True})
+        self._run(session, self._warmup)
+        answer = self._call(session, do="plan", algorithm=setting.options["ordering"], steps=TRACED_STEPS)
+        self._call(session, do="close")
+        self.exchanged.pop(session, None)
+        return str(answer["plan"])
 
     def _run(self, session: str, count: int) -> dict[str, Any]:
         if count < 1:

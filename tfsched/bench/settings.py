@@ -151,3 +151,9 @@ register_setting(
         },
     )
 )
+
+# Published schedules. Those that need a plan say of all-reduces which gradients go together, and in which order.
+register_setting(Setting("fifo", TFSCHED, {"ordering": "fifo", "policy": "bytescheduler"}))
+register_setting(Setting("dear", TFSCHED, {"ordering": "dear", "policy": "bytescheduler"}))
+for _planner in ("mg-wfbp", "prophet", "pace"):
+    register_setting(Setting(_planner, TFSCHED, {"ordering": _planner, "policy": "bytescheduler"}, needs_plan=True))

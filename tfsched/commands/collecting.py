@@ -90,7 +90,11 @@ def _sort_in(found: Found, path: pathlib.Path) -> None:
     elif kind == "tfsched-plan/1":
         found.unused[name] = "a plan; a report is made from what plans are made of"
     else:
-        found.sources.append((name, inputs.from_json(data)))
+        source = inputs.from_json(data)
+        if getattr(source, "exchanges", ()):
+            found.unused[name] = "a trace of all-reduces, which is not simulated; 'tfsched order' makes plans of it"
+        else:
+            found.sources.append((name, source))
 
 
 def _is_bench(result: Any) -> bool:

@@ -43,8 +43,9 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     plan = plan_of(dag, flags.algorithm, decision, flags.seed)
     schedule = predict(dag, decision)
     result = summary(dag, plan, schedule.makespan_us)
-    # A trace has several receivers, all of which need priorities.
-    saved = plan if isinstance(source, (Dag, LayerTable)) else source.plan(flags.algorithm, seed=flags.seed)
+    # A trace of a cluster has several receivers, all of which need priorities.
+    alone = isinstance(source, (Dag, LayerTable)) or source.exchanges
+    saved = plan if alone else source.plan(flags.algorithm, seed=flags.seed)
     if flags.plan:
         write_text(flags.plan, json.dumps(saved.to_json(), indent=1) + "\n")
     if flags.timeline or flags.plot:

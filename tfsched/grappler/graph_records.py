@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
+from tfsched.grappler.collectives import records
 from tfsched.grappler.reading.graph import GraphView, split_input, task_of
 from tfsched.grappler.reading.transfers import SPLIT_OP
 
@@ -31,7 +32,7 @@ def record(api: ctypes.CDLL, key: str, request: Any, rewritten: Any | None) -> N
 
 
 def bare(graph: Any, wanted: list[str]) -> Any:
-    """A copy, without attributes and what is not placed, of what the ``wanted`` nodes need; without any, of everything."""
+    """A copy of what the ``wanted`` nodes need, without any of everything; of placed nodes only, and with few attributes."""
     view = GraphView(graph)
     needed = view.ancestors(wanted) if wanted else [True] * len(view.nodes)
     copy = graph_pb2.GraphDef()
@@ -40,4 +41,5 @@ def bare(graph: Any, wanted: list[str]) -> Any:
             kept = copy.node.add(name=node.name, op=node.op, device=node.device, input=node.input)
             if node.op == SPLIT_OP:
                 kept.attr["N"].CopyFrom(node.attr["N"])  # strip_proxies() asks for it
+    records.keep(graph, copy)
     return copy

@@ -114,8 +114,9 @@ def rewrite(
     bare = proxies.strip_proxies(graph)
     changed = bare is not graph
     graph = bare
+    plan = load_plan(options.plan) if options.plan else None
     if any(node.op == REDUCE_OP for node in graph.node) and options.ordering != "none":
-        changed = _schedule_all_reduces(GraphView(graph), step, options, local, report) or changed
+        changed = _schedule_all_reduces(GraphView(graph), step, options, plan, local, report) or changed
     crossing = None
     if not barrier.has_crossed(graph):
         view = GraphView(graph)
@@ -127,7 +128,6 @@ def rewrite(
         elif home:
             crossing = _cross_session(view, step, None if options.barrier else client, home, report)
         changed = changed or crossing is not None or report.waits
-    plan = load_plan(options.plan) if options.plan else None
     if options.ordering != "none" and is_placed(graph):
         changed = _order_transfers(GraphView(graph), step, options, plan, report) or changed
     if crossing is not None:
@@ -182,13 +182,17 @@ def _cross_function(view: GraphView, step: _Step, client: str, local: Collection
     return crossing
 
 
-def _schedule_all_reduces(view: GraphView, step: _Step, options: Options, local: Collection[str], report: Report) -> bool:
+def _schedule_all_reduces(
+    view: GraphView, step: _Step, options: Options, plan: Plan | None, local: Collection[str], report: Report
+) -> bool:
     """Exchanges the all-reduces that can be tensor by tensor, in place; returns whether there are any."""
     needed = step.needed(view)
     visible = step.numbers(view, [*step.fetches, *step.feeds])
     # A session's graph is run beside others, which would have to be told; a function's callers are this process's.
     movable = not options.barrier and is_function(view.graph)
-    report.exchanged = schedule_all_reduces(view, needed, visible, local, options, movable)
+    if options.plugin:
+        load_permitted(options.plugin)
+    report.exchanged = schedule_all_reduces(view, needed, visible, local, options, plan, movable)
     return report.exchanged.packs > 0
 
 

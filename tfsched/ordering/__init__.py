@@ -6,6 +6,7 @@ A strategy is one file: a function of (dag, times_us, seed) decorated with `regi
 
 from . import buckets as _buckets  # noqa: F401  (importing a strategy registers it)
 from . import bytescheduler as _bytescheduler  # noqa: F401
+from . import dear as _dear  # noqa: F401
 from . import exact as _exact  # noqa: F401
 from . import fifo as _fifo  # noqa: F401
 from . import layer as _layer  # noqa: F401
@@ -20,6 +21,7 @@ from . import tio as _tio  # noqa: F401
 from .dag import Dag, DagError, Op, Resource
 from .decision import Decision, Message, Part
 from .evaluate import evaluate
+from .exchanges import AllReduce, exchange_dag
 from .makespan import Schedule, list_schedule
 from .metrics import (
     MetricError,
@@ -38,6 +40,7 @@ from .plan import Plan, PlanError, make_plan
 from .registry import Ordering, OrderingError, get, load_plugin, names, register
 
 __all__ = [
+    "AllReduce",
     "Dag",
     "DagError",
     "Decision",
@@ -55,6 +58,7 @@ __all__ = [
     "TimeOracle",
     "efficiency",
     "evaluate",
+    "exchange_dag",
     "general_time",
     "get",
     "list_schedule",

@@ -35,6 +35,8 @@ class Decision(dict[str, float]):
       partition_bytes: the largest piece that a recv or a group leaves in, 0 for whole; a wire that preempts needs no pieces.
       credit_bytes: bytes that may be with the wire before the next message waits; 0 for no limit.
       groups: recvs that are sent as one message; a recv in no group goes alone.
+      merges: whether the planner decides what is sent as one; else `groups` is empty, and whoever sends may choose.
+      contributions: recv -> priority of the first half of its all-reduce (members' own values), where that is another one.
       preemptive: a better message that becomes ready cuts the one on the wire.
       policy: the policy of cc/core that carries this out (docs/policies.md); None leaves the choice to the user.
       messages: the whole plan, message by message in order of preference, where a planner decides that much; it then counts
@@ -50,7 +52,8 @@ class Decision(dict[str, float]):
         *,
         partition_bytes: int = 0,
         credit_bytes: int = 0,
-        groups: Iterable[Iterable[str]] = (),
+        groups: Iterable[Iterable[str]] | None = None,
+        contributions: Mapping[str, float] | None = None,
         preemptive: bool = False,
         policy: str | None = None,
         messages: Iterable[Message] = (),
@@ -59,7 +62,9 @@ class Decision(dict[str, float]):
         super().__init__(priorities)
         self.partition_bytes = int(_checks.number(partition_bytes, "partition_bytes", OrderingError))
         self.credit_bytes = int(_checks.number(credit_bytes, "credit_bytes", OrderingError))
-        self.groups = tuple(tuple(group) for group in groups)
+        self.groups = tuple(tuple(group) for group in groups or ())
+        self.merges = groups is not None
+        self.contributions = dict(contributions or {})
         self.preemptive = preemptive
         if policy is not None and policy not in POLICIES:
             raise OrderingError(f"the policy is {show(policy)}; give one of {', '.join(POLICIES)}")

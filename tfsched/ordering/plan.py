@@ -16,8 +16,8 @@ from .dag import Dag
 from .decision import Decision
 
 FORMAT = "tfsched-plan/1"
-_PLAN_KEYS = ("format", "algorithm", "transfers", "metadata")
-_ENTRY_KEYS = ("name", "priority", "partition_bytes")
+_PLAN_KEYS = ("format", "algorithm", "transfers", "groups", "metadata")
+_ENTRY_KEYS = ("name", "priority", "partition_bytes", "contribution_priority")
 
 _N = TypeVar("_N", int, float)
 
@@ -31,7 +31,8 @@ class Plan:
     """Priorities by transfer name, in listing order. Treat it as immutable.
 
     A transfer is called "<source tensor>@<receiving task>", for example
-    "conv1/ReadVariableOp:0@/job:worker/replica:0/task:0".
+    "conv1/ReadVariableOp:0@/job:worker/replica:0/task:0". A gradient that is all-reduced is "<its tensor>@all-reduce", on
+    all workers.
 
     Attributes:
       algorithm: the name of the ordering.
@@ -39,8 +40,11 @@ class Plan:
       metadata: anything JSON can hold, for the reader of the file.
       extras: transfer name -> further keys of its entry, kept for later versions of the format.
       partition_bytes: transfer name -> the largest chunk that it leaves in, 0 for whole; only names that have a priority.
+      groups: all-reduced gradients that leave as one tensor, each in one group at most; all others leave alone. None where
+        the ordering has no say, and small ones are joined by their size.
+      contributions: transfer name -> priority of the first half of its all-reduce, where that is another one (DeAR).
 
-    Raises PlanError for a bad name, priority or size, or what JSON cannot hold.
+    Raises PlanError for a bad name, priority, size or group, or what JSON cannot hold.
     """
 
     algorithm: str
@@ -48,6 +52,8 @@ class Plan:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     extras: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     partition_bytes: Mapping[str, int] = field(default_factory=dict)
+    groups: tuple[tuple[str, ...], ...] | None = None
+    contributions: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _checks.name(self.algorithm, "the plan's algorithm", PlanError)
@@ -65,6 +71,8 @@ class Plan:
             if name not in priorities:
                 raise PlanError(f"transfer {show(name)} has a partition size and no priority; give it one")
         object.__setattr__(self, "partition_bytes", sizes)
+        object.__setattr__(self, "groups", _groups(self.groups, priorities))
+        object.__setattr__(self, "contributions", _contributions(self.contributions, priorities))
         for what in ("metadata", "extras"):
             value = getattr(self, what)
             if not isinstance(value, Mapping):
@@ -125,9 +133,11 @@ class Plan:
                     "name": name,
                     "priority": self.priorities[name],
                     **({"partition_bytes": self.partition_bytes[name]} if name in self.partition_bytes else {}),
+                    **({"contribution_priority": self.contributions[name]} if name in self.contributions else {}),
                 }
                 for name in ordered
             ],
+            **({} if self.groups is None else {"groups": [list(group) for group in self.groups]}),
             "metadata": dict(self.metadata),
         }
 
@@ -135,7 +145,7 @@ class Plan:
     def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Plan:
         """Build a Plan from "tfsched-plan/1" JSON (text, or the decoded object).
 
-        Keys of a transfer other than name, priority and partition_bytes are kept in `extras`. Raises PlanError.
+        Keys of a transfer that this version does not know are kept in `extras`. Raises PlanError.
         """
         data = _checks.read_object(source, "the plan", PlanError)
         _checks.check_format(data, FORMAT, "the plan", PlanError)
@@ -148,6 +158,7 @@ class Plan:
         priorities: dict[str, float] = {}
         extras: dict[str, Mapping[str, Any]] = {}
         partition_bytes: dict[str, int] = {}
+        contributions: dict[str, float] = {}
         for position, entry in enumerate(data["transfers"]):
             if not isinstance(entry, Mapping):
                 raise PlanError(f"transfer number {position} is {show(entry)}; give an object")
@@ -162,10 +173,13 @@ class Plan:
             priorities[name] = _priority(name, entry["priority"])
             if "partition_bytes" in entry:
                 partition_bytes[name] = _partition_bytes(name, entry["partition_bytes"])
+            if "contribution_priority" in entry:
+                contributions[name] = entry["contribution_priority"]
             extra = {k: v for k, v in entry.items() if k not in _ENTRY_KEYS}
             if extra:
                 extras[name] = extra
-        return cls(data["algorithm"], priorities, data.get("metadata", {}), extras, partition_bytes)
+        groups = data.get("groups")
+        return cls(data["algorithm"], priorities, data.get("metadata", {}), extras, partition_bytes, groups, contributions)
 
     def save(self, path: str, open_fn: Callable[..., Any] = open) -> None:
         """Write the plan as JSON text. `open_fn(path, "w")` may open remote files.
@@ -216,16 +230,19 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
     in_file_order = {name: priorities[name] for name in wanted}
     metadata: dict[str, Any] = {"recvs": len(wanted), "seed": seed}
     pieces: dict[str, int] = {}
+    groups: tuple[tuple[str, ...], ...] | None = None
+    contributions: dict[str, float] = {}
     if isinstance(priorities, Decision):
+        groups = priorities.groups if priorities.merges else None
+        contributions = priorities.contributions
         size = priorities.partition_bytes
         pieces = dict.fromkeys(wanted, max(size, MIN_PARTITION_BYTES) if size else 0)
         metadata["policy"] = priorities.policy
         metadata["credit_bytes"] = priorities.credit_bytes
         metadata["preemptive"] = priorities.preemptive
-        metadata["groups"] = [list(group) for group in priorities.groups]
         if priorities.notes:
             metadata["notes"] = priorities.notes
-    return Plan(algorithm, in_file_order, metadata, partition_bytes=pieces)
+    return Plan(algorithm, in_file_order, metadata, {}, pieces, groups, contributions)
 
 
 def _priority(name: str, value: object) -> float:
@@ -238,6 +255,35 @@ def _partition_bytes(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0 or 0 < value < MIN_PARTITION_BYTES:
         raise PlanError(f"{what} is {show(value)}; give 0 (whole), or a whole number of {MIN_PARTITION_BYTES} or more")
     return value
+
+
+def _groups(value: object, known: Mapping[str, float]) -> tuple[tuple[str, ...], ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in value):
+        raise PlanError(f"the plan's groups are {show(value)}; give a list of lists of names")
+    seen: set[str] = set()
+    for group in value:
+        for name in group:
+            _checks.name(name, "a name in the plan's groups", PlanError)
+            if name in seen:
+                raise PlanError(f"transfer {show(name)} is in the plan's groups twice; leave it in one")
+            if name not in known:
+                raise PlanError(f"transfer {show(name)} is in a group and has no priority; give it one")
+            seen.add(name)
+    return tuple(tuple(group) for group in value)
+
+
+def _contributions(value: object, known: Mapping[str, float]) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise PlanError(f"the contributions' priorities are {show(value)}; give name -> number")
+    for name in value:
+        if name not in known:
+            raise PlanError(f"transfer {show(name)} has a priority for contributions and none of its own; give it one")
+    return {
+        name: _checks.number(one, f"the contribution_priority of transfer {show(name)}", PlanError, signed=True)
+        for name, one in value.items()
+    }
 
 
 def _least_by_source(values: Mapping[str, _N]) -> dict[str, _N]:

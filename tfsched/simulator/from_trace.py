@@ -38,6 +38,11 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     if times not in TIMES:
         raise SimulatorError(f"the times are {show(times)}; give one of {', '.join(TIMES)}")
     receivers = list(trace.receivers())
+    if getattr(trace, "exchanges", None):
+        raise SimulatorError(
+            "the trace is of all-reduces; simulate its layers: give 'tfsched simulate' a layer table or --model with "
+            "--architecture ring"
+        )
     if not receivers:
         raise SimulatorError("the trace has no transfers between tasks; trace a step of a graph that spans several tasks")
     if worker is None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfsched.grappler.collectives import records
 from tfsched.grappler.reading.graph import GraphView, split_input
 from tfsched.grappler.reading.transfers import READ_PREFIX, find_transfers
 from tfsched.grappler.sending.proxies import strip_proxies
 from tfsched.tracing.directions import in_background
+from tfsched.tracing.exchanges import RECEIVER, TracedExchange, transfers_of
 from tfsched.tracing.sends import add_sends
 from tfsched.tracing.step_trace import StepTrace, TracedStep, TraceError
 
@@ -26,7 +28,7 @@ class Assembler:
       graphs: what the pass has kept in all tasks, as it ran, proxies included.
 
     Raises:
-      TraceError: no graph spans several tasks.
+      TraceError: no graph spans several tasks or all-reduces anything.
     """
 
     def __init__(self, graphs: Iterable[Any]):
@@ -35,18 +37,23 @@ class Assembler:
             view = GraphView(graph)
             transfers = find_transfers(view, [True] * len(view.nodes), classify=False)
             # A callable may call several functions. The one that communicates most is the step.
-            if transfers and (best is None or len(transfers) > best[0]):
-                best = (len(transfers), view, transfers)
+            count = len(transfers) + sum(1 for _ in records.exchanged(graph))
+            if count and (best is None or count > best[0]):
+                best = (count, view, transfers)
         if best is None:
             raise TraceError(
                 "No traced function spans several tasks that run tfsched; trace one that reads variables of parameter "
-                "servers, on a cluster whose tasks import tfsched."
+                "servers, on a cluster whose tasks import tfsched, or one that all-reduces gradients after tfsched.enable()."
             )
         _, self._view, transfers = best
         self._tasks = {*self._view.tasks}
         self._links = {one.name(self._view): f"{one.sender}>{one.receiver}" for one in transfers}
         self._sizes: dict[str, int] = {}
         self._steps: list[TracedStep] = []
+        self._exchanges = [TracedExchange(*one) for one in records.exchanged(self._view.graph)]
+        (task, *_) = sorted(self._tasks)
+        for one in self._exchanges:
+            self._links[one.name], self._sizes[one.name] = f"{task}>{RECEIVER}", one.size_bytes
         # (node, receiver) -> the transfer, for rows that do not say which output.
         self._by_node: dict[tuple[str, str], str] = {}
         for name, link in self._links.items():
@@ -65,16 +72,21 @@ class Assembler:
 
     def add_sends(self, rows: Iterable[dict[str, Any]]) -> None:
         """Takes in what a task's scheduler sent during the steps."""
+        rows = list(rows)
+        exchanged = {one.transfer for one in self._exchanges}
         # Others, such as this process, are sent results, and our own questions' answers.
-        add_sends(self._steps, [row for row in rows if row["from"] in self._tasks and row["to"] in self._tasks])
+        mine = [row for row in rows if row["from"] in self._tasks and row["to"] in self._tasks]
+        add_sends(self._steps, [row for row in mine if row["name"] not in exchanged])
+        add_sends(self._steps, [row for row in rows if row["name"] in exchanged], behind_the_end=True)
 
     def finish(self) -> StepTrace:
         """The trace."""
         for step in self._steps:
             self._sign_step_ids(step)
             self._add_transfers(step)
+            step.transfers.update(transfers_of(self._exchanges, step))
         nodes = [(node.name, node.op, node.device, list(node.input)) for node in self._view.nodes]
-        return StepTrace(nodes, self._sizes, self._links, self._steps, tf.__version__)
+        return StepTrace(nodes, self._sizes, self._links, self._steps, tf.__version__, self._exchanges)
 
     def _sign_step_ids(self, step: TracedStep) -> None:
         """Makes step ids positive, and negative those of background updates, as they are in sessions.
@@ -82,7 +94,9 @@ class Assembler:
         TensorFlow gives calls of functions negative numbers as well. What a background update sends are gradients, and the
         step's own graph knows no such transfer.
         """
-        foreign = {row["step_id"] for row in step.sends if row["bytes"] > 0 and self._transfer(row) is None}
+        exchanged = {one.transfer for one in self._exchanges}
+        unknown = [row for row in step.sends if row["name"] not in exchanged and self._transfer(row) is None]
+        foreign = {row["step_id"] for row in unknown if row["bytes"] > 0}
         for row in step.sends:
             row["step_id"] = -abs(row["step_id"]) if row["step_id"] in foreign else abs(row["step_id"])
 

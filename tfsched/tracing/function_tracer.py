@@ -42,7 +42,8 @@ def trace_function(
       args, kwargs: its arguments; with a coordinator they may be per-worker values, as for ``coordinator.schedule``.
       steps: how many runs to record, at least 1.
       coordinator: the ``ClusterCoordinator`` that schedules the runs. None: ``fn`` is called from here, and runs where it
-        and the ``tf.device`` around this call say.
+        and the ``tf.device`` around this call say. Under MultiWorkerMirroredStrategy each worker calls this for its own
+        steps, or runs ``fn`` ``steps`` + 1 times while another one traces.
       worker: the number of the worker that the coordinator is to run it on.
 
     Returns:
@@ -57,7 +58,7 @@ def trace_function(
     if not callable(fn):
         raise TfschedError(f"trace_function got {fn!r}; give a tf.function, or a callable that calls one.")
     install()
-    known = remote.tasks()
+    known = _known()
     key = uuid.uuid4().hex
     run = _runner(fn, tuple(args), dict(kwargs or {}), coordinator, worker, key, known)
     run()
@@ -68,6 +69,14 @@ def trace_function(
     for one in reached:
         assembler.add_sends(one.sends())
     return assembler.finish()
+
+
+def _known() -> list[str]:
+    """The tasks that are asked what ran: this process alone where each worker runs the whole program for itself."""
+    server = context.context()._collective_ops_server_def
+    if context.get_server_def() is None and server is not None:
+        return [f"/job:{server.job_name}/replica:0/task:{server.task_index}"]
+    return remote.tasks()
 
 
 def _recorded(run: Callable[[], None], reached: list[remote.Remote]) -> tuple[int, int, list[tuple[str, int, int]]]:

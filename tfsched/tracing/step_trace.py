@@ -17,6 +17,8 @@ from tfsched.grappler.reading.graph import GraphView, task_of
 from tfsched.grappler.reading.transfers import find_transfers
 from tfsched.grappler.sending.dags import dag_of_placed_graph
 from tfsched.ordering import Dag, Plan, TimeOracle, make_plan
+from tfsched.tracing import exchanges as all_reduces
+from tfsched.tracing.exchanges import TracedExchange
 
 FORMAT = "tfsched-trace/1"
 
@@ -78,6 +80,7 @@ class StepTrace:
       links: transfer name -> "sender>receiver".
       steps: the steps, oldest first.
       tensorflow: the version it was recorded with.
+      exchanges: the gradients that are all-reduced; they are among ``links`` and ``sizes``, with "all-reduce" as receiver.
     """
 
     nodes: list[tuple[str, str, str, list[str]]]
@@ -85,6 +88,7 @@ class StepTrace:
     links: dict[str, str]
     steps: list[TracedStep]
     tensorflow: str = ""
+    exchanges: list[TracedExchange] = dataclasses.field(default_factory=list)
 
     def graph(self) -> Any:
         """The placed graph as a GraphDef without attributes."""
@@ -133,10 +137,10 @@ class StepTrace:
         return least
 
     def dag(self, receiver: str | None = None) -> Dag:
-        """The DAG of one receiver's partition, with the oracle's times.
+        """The DAG of one receiver's partition, with the oracle's times; of all-reduces that of a step (``exchange_dag``).
 
         Args:
-          receiver: a task; None means the first of :meth:`receivers`.
+          receiver: a task, or "all-reduce"; None means the first of :meth:`receivers`.
 
         Raises:
           TraceError: nothing was sent to it.
@@ -149,6 +153,8 @@ class StepTrace:
                 f"The trace has no transfer to {receiver or 'any task'}; the receivers are {', '.join(known) or 'none'}."
             )
         assert receiver is not None
+        if receiver == all_reduces.RECEIVER:
+            return all_reduces.dag_of(self.exchanges, self.nodes, self.steps)
         view = GraphView(self.graph())
         needed = [True] * len(view.nodes)
         bare = dag_of_placed_graph(view, needed, find_transfers(view, needed, classify=False), receiver)
@@ -157,7 +163,7 @@ class StepTrace:
         return Dag(bare.resources.values(), ops)
 
     def plan(self, algorithm: str, seed: int = 0) -> Plan:
-        """The Plan of an ordering for all receivers.
+        """The Plan of an ordering for all receivers; of all-reduces with what goes as one tensor, and in which pieces.
 
         Args:
           algorithm: the name of a registered ordering.
@@ -169,10 +175,14 @@ class StepTrace:
         """
         if not self.receivers():
             raise TraceError("The trace has no transfers between tasks; trace a step of a graph that spans several tasks.")
+        about = {"tensorflow": self.tensorflow, "steps": len(self.steps)}
+        if self.exchanges:
+            made = make_plan(self.dag(all_reduces.RECEIVER), algorithm, seed=seed)
+            return dataclasses.replace(made, metadata={**made.metadata, **about})
         priorities: dict[str, float] = {}
         for receiver in self.receivers():
             priorities.update(make_plan(self.dag(receiver), algorithm, seed=seed).priorities)
-        return Plan(algorithm, priorities, {"tensorflow": self.tensorflow, "steps": len(self.steps)})
+        return Plan(algorithm, priorities, about)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; see docs/trace-format.md."""
@@ -182,6 +192,7 @@ class StepTrace:
             "nodes": [list(node) for node in self.nodes],
             "transfers": [{"name": name, "link": link, "bytes": self.sizes.get(name)} for name, link in self.links.items()],
             "steps": [dataclasses.asdict(step) for step in self.steps],
+            **({"exchanges": [dataclasses.asdict(one) for one in self.exchanges]} if self.exchanges else {}),
         }
 
     @classmethod
@@ -213,6 +224,13 @@ class StepTrace:
                     for row in data["steps"]
                 ],
                 tensorflow=_text(data["tensorflow"]),
+                exchanges=[
+                    TracedExchange(
+                        size_bytes=_count(row["size_bytes"]),
+                        **{key: _text(row[key]) for key in ("name", "maker", "use", "transfer")},
+                    )
+                    for row in data.get("exchanges", ())
+                ],
             )
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = f"missing {error}" if isinstance(error, KeyError) else str(error)

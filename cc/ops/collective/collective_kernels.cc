@@ -129,6 +129,7 @@ class AllReduceKernel : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("transfer", &tag_.name));
     OP_REQUIRES_OK(context, context->GetAttr("policy", &tag_.policy));
     OP_REQUIRES_OK(context, context->GetAttr("rank", &tag_.rank));
+    OP_REQUIRES_OK(context, context->GetAttr("contribution_rank", &contribution_rank_));
     OP_REQUIRES_OK(context, context->GetAttr("count", &tag_.count));
     OP_REQUIRES_OK(context, context->GetAttr("credit_bytes", &tag_.credit_bytes));
   }
@@ -155,6 +156,7 @@ class AllReduceKernel : public AsyncOpKernel {
     request.spec = spec_;
     request.whole_bytes = whole_bytes_;
     request.tag = tag_;
+    request.contribution_rank = contribution_rank_;
     request.input = context->input(0);
     request.output = *output;
     WithGroup(context, 1, done,
@@ -181,6 +183,7 @@ class AllReduceKernel : public AsyncOpKernel {
   int64_t whole_bytes_ = 0;
   int64_t element_ = 0;
   TransferInfo tag_;
+  int contribution_rank_ = 0;
 };
 
 REGISTER_KERNEL_BUILDER(Name("TfschedAgree").Device(tensorflow::DEVICE_CPU), AgreeKernel);

@@ -43,6 +43,7 @@ REGISTER_OP("TfschedAllReduce")
     .Attr("transfer: string")
     .Attr("policy: string")
     .Attr("rank: int >= 0")
+    .Attr("contribution_rank: int >= 0")
     .Attr("count: int >= 1")
     .Attr("credit_bytes: int >= 0")
     .SetIsStateful()
@@ -60,7 +61,9 @@ whole_bytes: until the members have measured how fast their links are, a tensor 
   everybody.
 transfer: its name in traces.
 policy: the policy that decides when its messages leave.
-rank: how many of the step's `count` exchanged tensors are more urgent.
+rank: its place in the order in which the step's tensors are sent; smaller goes first.
+contribution_rank: the same of members' own values, where a combined segment follows them as a message of its own.
+count: how many tensors the step exchanges.
 credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
 )doc");
 
@@ -81,6 +84,7 @@ REGISTER_OP("TfschedAllReduceIfAgreed")
     .Attr("transfer: string")
     .Attr("policy: string")
     .Attr("rank: int >= 0")
+    .Attr("contribution_rank: int >= 0")
     .Attr("count: int >= 1")
     .Attr("credit_bytes: int >= 0")
     .SetIsStateful()

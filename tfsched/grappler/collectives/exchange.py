@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from tensorflow.core.framework import types_pb2
 
-from tfsched._options import DEFAULT_CREDIT_BYTES, Options
+from tfsched._options import Options
 from tfsched.graph_ops import EXCHANGE_OP
-from tfsched.grappler.collectives import urgency
-from tfsched.grappler.collectives.packs import AGREE_OP, ALL_REDUCE_OP, TYPES, Element, Pack, find_packs
+from tfsched.grappler.collectives.bundles import Bundle, make_bundles, piece_bytes
+from tfsched.grappler.collectives.orders import Orders, decide
+from tfsched.grappler.collectives.packs import AGREE_OP, ALL_REDUCE_OP, Element, Pack, find_packs
+from tfsched.grappler.collectives.records import note
 from tfsched.grappler.reading.graph import GraphView, digest, split_input
+from tfsched.ordering import Plan
 
 PREFIX = "tfsched/all_reduce/"
-# Without partition_bytes: two of them fill the default credit.
-PIECE_BYTES = DEFAULT_CREDIT_BYTES // 2
 # A tensor of at most so many bytes goes whole to everybody: one message less to wait for.
 WHOLE_BYTES = 16_384
-# Tensors below this are joined with others to bundles of at most so many bytes: a message costs more than their bytes.
-SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
 
 # The name, behind a pack's prefix, of the NoOp that runs when the step has all that the pack's updates are made from.
 _HANDED = "handed"
@@ -46,6 +45,7 @@ def schedule_all_reduces(
     visible: Collection[int],
     local: Collection[str],
     options: Options,
+    plan: Plan | None = None,
     movable: bool = False,
 ) -> Exchanged:
     """Lets each tensor of a pack be exchanged by itself as soon as it exists, in place.
@@ -65,28 +65,38 @@ def schedule_all_reduces(
                  └────false─► ConcatV2 ─► stock op ─► SplitV ───┘                        ▲
       TfschedAllReduceIfAgreed_0..n ┄► NoOp (named R) ┄► other nodes                   agreed
 
-    All members of the group take the same branch, for all know what all others plan (cc/transport/agreeing.cc). Small
-    tensors are joined: ConcatV2 in front of their all-reduce and SplitV behind it. Our ops wait for what the stock one
-    waited for, but not for other all-reduces: stock's run one after another, and do so in the stock branch.
+    All members of the group take the same branch, for all know what all others plan (cc/transport/agreeing.cc). What a plan
+    groups is joined, and so are small tensors of which none says anything: ConcatV2 in front of their all-reduce and SplitV
+    behind it. Our ops wait for what the stock one waited for, but not for other all-reduces: stock's run one after another,
+    and do so in the stock branch.
 
     Args:
       view: the placed graph; it does not see what is changed.
       needed: per node whether the step runs it.
       visible: numbers of the nodes whose outputs leave the step, or are given to it.
       local: tasks of this process's servers.
-      options: which pieces, policy and credit.
+      options: which order, pieces, policy and credit.
+      plan: whose order, groups and pieces win over the options'.
       movable: what follows an all-reduce may move behind the step's end.
 
     Returns:
       What was done. Running it on its own output does nothing.
+
+    Raises:
+      ValueError: the ordering cannot be used; nothing has been changed.
     """
     packs, kept = find_packs(view, needed, visible, local)
-    bundles = _bundles(view, packs, options)
+    if not packs:
+        return Exchanged(kept=kept)
+    orders = decide(view, packs, options, plan)
+    bundles = make_bundles(view, packs, orders, options)
     replaced = {pack.reduce for pack in packs}
+    ranks = 1 + max(bundle.rank for bundle in bundles)
     for number, pack in enumerate(packs):
         if movable:
             _wait_for_hand_over(view, pack.reduce)
-        _Rewrite(view, pack, [one for one in bundles if one.pack == number], len(bundles), replaced, options, movable).run()
+        mine = [one for one in bundles if one.pack == number]
+        _Rewrite(view, pack, mine, ranks, replaced, options, orders, movable).run()
     return Exchanged(len(packs), len(bundles), kept)
 
 
@@ -103,44 +113,6 @@ def _wait_for_hand_over(view: GraphView, number: int) -> None:
                 node.input[position] = f"^{PREFIX}{name}/{_HANDED}"
 
 
-@dataclasses.dataclass
-class _Bundle:
-    """Elements of one pack that are exchanged as one tensor; a large one is alone."""
-
-    pack: int
-    members: list[int]
-    elements: int
-    rank: int = 0
-
-
-def _bundles(view: GraphView, packs: Sequence[Pack], options: Options) -> list[_Bundle]:
-    """All bundles of a graph, in no order, with their ranks: that of their most urgent element."""
-    places = {one: place for place, one in enumerate(urgency.order(view, packs))}
-    bundles: list[_Bundle] = []
-    for number, pack in enumerate(packs):
-        size = TYPES[view.nodes[pack.reduce].attr["T"].type]
-        most = min(BUNDLE_BYTES, piece_bytes(options)) // size
-        open_bundle: _Bundle | None = None
-        for member, element in enumerate(pack.elements):
-            if element.elements * size >= SMALL_BYTES:
-                bundles.append(_Bundle(number, [member], element.elements))
-            elif open_bundle is not None and open_bundle.elements + element.elements <= most:
-                open_bundle.members.append(member)
-                open_bundle.elements += element.elements
-            else:
-                open_bundle = _Bundle(number, [member], element.elements)
-                bundles.append(open_bundle)
-    ordered = sorted(bundles, key=lambda one: min(places[one.pack, member] for member in one.members))
-    for rank, bundle in enumerate(ordered):
-        bundle.rank = rank
-    return bundles
-
-
-def piece_bytes(options: Options) -> int:
-    """Of how many bytes the pieces are at most in which a tensor is exchanged."""
-    return options.partition_bytes or PIECE_BYTES
-
-
 def policy(options: Options) -> str:
     """TicTac counts the transfers of a step, and waits for those that are missing: that fits one sender's reads, and not the
     messages of an all-reduce, which follow from each other. The queue by ranks that needs no count takes its place."""
@@ -154,13 +126,14 @@ class _Rewrite:
         self,
         view: GraphView,
         pack: Pack,
-        bundles: list[_Bundle],
+        bundles: list[Bundle],
         count: int,
         replaced: set[int],
         options: Options,
+        orders: Orders,
         movable: bool,
     ):
-        self.movable = movable
+        self.movable, self.orders = movable, orders
         self.view, self.pack, self.bundles, self.count, self.options = view, pack, bundles, count, options
         self.node = view.nodes[pack.reduce]
         self.dtype = self.node.attr["T"].type
@@ -207,7 +180,7 @@ class _Rewrite:
                 results[member] = tensor
         return results
 
-    def _exchange(self, number: int, bundle: _Bundle, tensors: list[str], agreed: str) -> list[str]:
+    def _exchange(self, number: int, bundle: Bundle, tensors: list[str], agreed: str) -> list[str]:
         """Reduces a bundle; returns its tensors' names."""
         whole = tensors[0]
         if len(tensors) > 1:
@@ -224,14 +197,16 @@ class _Rewrite:
             mean=self.node.attr["final_op"].s == b"Div",
             element=number,
             elements=bundle.elements,
-            piece_bytes=piece_bytes(self.options),
+            piece_bytes=bundle.piece_bytes,
             whole_bytes=WHOLE_BYTES,
             transfer=self._traced_name(bundle).encode(),
             policy=policy(self.options).encode(),
             rank=bundle.rank,
+            contribution_rank=bundle.first_rank,
             count=self.count,
             credit_bytes=self.options.credit_bytes,
         )
+        note(self.view.graph.node[-1], self.view, self.pack, bundle, self.orders)
         if len(tensors) == 1:
             return [reduced]
         sizes = self._const(
@@ -269,23 +244,27 @@ class _Rewrite:
         for number, position in element.consumers:
             self.view.nodes[number].input[position] = name
 
-    def _traced_name(self, bundle: _Bundle) -> str:
+    def _traced_name(self, bundle: Bundle) -> str:
         first = split_input(self.pack.elements[bundle.members[0]].tensor)[0]
         return first if len(bundle.members) == 1 else f"{first} and {len(bundle.members) - 1} more"
 
     def _plan(self) -> bytes:
         """What all members have to have in common to exchange the pack, and what is good to have in common."""
         attr = self.node.attr
-        layout = [[self.pack.elements[member].elements for member in bundle.members] for bundle in self.bundles]
+        counts = [element.elements for element in self.pack.elements]
+        sizes = [([counts[member] for member in bundle.members], bundle.piece_bytes) for bundle in self.bundles]
+        ranks = [(bundle.rank, bundle.first_rank) for bundle in self.bundles]
         words = {
             "type": types_pb2.DataType.Name(self.dtype),
             "reduction": f"{attr['merge_op'].s.decode()}/{attr['final_op'].s.decode()}",
             "tensors": len(self.pack.elements),
             "elements": sum(element.elements for element in self.pack.elements),
-            "layout": digest(repr(layout).encode()),
+            "order": self.orders.name,
             "partition_bytes": piece_bytes(self.options),
             "policy": policy(self.options),
             "credit_bytes": self.options.credit_bytes,
+            "ranks": digest(repr(ranks).encode()),
+            "sizes": digest(repr(sizes).encode()),
         }
         return " ".join(f"{key}={value}" for key, value in words.items()).encode()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tfsched.graph_ops import WHOLE_READS, is_update
 from tfsched.grappler.collectives.packs import Element, Pack
@@ -14,41 +16,58 @@ _FAR = 64
 _CONSTANT = {"Const", "HostConst"}
 
 
-def order(view: GraphView, packs: Sequence[Pack]) -> list[tuple[int, int]]:
-    """All elements of all packs as (pack, element), the most urgent first.
+class Use(NamedTuple):
+    """A variable's first use: how many ops run one after another before it, itself included, and the node's number."""
 
-    A step reads its variables in the order in which the next one will, so an element is as urgent as its variable's first
-    use in front of the gradients. The variable is the nearest one whose update the element reaches: further ones are
-    updated with a norm of all gradients, say. Elements that reach none follow, in the reverse order of their pack:
-    TensorFlow packs the last layer first.
+    level: int
+    node: int
+
+
+def uses(view: GraphView, packs: Sequence[Pack]) -> dict[tuple[int, int], Use | None]:
+    """(pack, element) -> the first use of the variable that is updated with the element, None if there is none.
+
+    A step reads its variables in the order in which the next one will. The variable is the nearest one whose update the
+    element reaches: further ones are updated with a norm of all gradients, say.
     """
     first_use = _first_uses(view, packs)
-    keys = []
-    for number, pack in enumerate(packs):
-        for position, element in enumerate(pack.elements):
-            use = _nearest(view, element, first_use)
-            keys.append(((0, *use) if use is not None else (1, number, -position), number, position))
-    return [(number, position) for _, number, position in sorted(keys)]
+    return {
+        (number, position): _nearest(view, element, first_use)
+        for number, pack in enumerate(packs)
+        for position, element in enumerate(pack.elements)
+    }
 
 
-def _first_uses(view: GraphView, packs: Sequence[Pack]) -> dict[int, tuple[int, int]]:
+def order(found: Mapping[tuple[int, int], Use | None]) -> list[tuple[int, int]]:
+    """All elements as (pack, element), the most urgent first: that of the earliest use.
+
+    Elements without a use follow. Of equals the later in a pack goes first, for TensorFlow packs the last layer first: so
+    all workers, whose graphs may list their nodes differently, come to one order.
+    """
+
+    def key(one: tuple[int, int]) -> tuple[int, int, int]:
+        use = found[one]
+        return (use.level if use is not None else sys.maxsize, one[0], -one[1])
+
+    return sorted(found, key=key)
+
+
+def _first_uses(view: GraphView, packs: Sequence[Pack]) -> dict[int, Use]:
     """Number of a variable's node -> when its value first meets other data, among all that the gradients are made from.
 
-    That is how many ops have to run one after another before the two can meet; of equals the one that TensorFlow would find
-    ready first. What is done to the value alone, a cast say, can be done at any time.
+    That is how many ops have to run one after another before the two can meet. What is done to the value alone, a cast say,
+    can be done at any time.
     """
     before = view.ancestors(view.nodes[pack.reduce].name for pack in packs)
     level = [0] * len(view.nodes)
     varies = [False] * len(view.nodes)
-    place = {}
-    for position, number in enumerate(view.topological):
-        place[number] = position
+    placed = set(view.topological)
+    for number in view.topological:
         level[number] = 1 + max((level[source] for source in view.inputs(number)), default=0)
         sources = [edge.source for edge in view.data_inputs[number] if edge.source >= 0]
         op = view.nodes[number].op
         given = op == "PlaceholderWithDefault" or (not sources and op not in _CONSTANT)
         varies[number] = given or any(varies[source] for source in sources)
-    uses: dict[int, tuple[int, int]] = {}
+    found: dict[int, Use] = {}
     for number in view.topological:
         if not before[number] or view.nodes[number].op not in WHOLE_READS:
             continue
@@ -58,21 +77,21 @@ def _first_uses(view: GraphView, packs: Sequence[Pack]) -> dict[int, tuple[int, 
         alone, reached = {number}, [number]
         for one in reached:  # grows while it is read
             for consumer in view.consumers[one]:
-                if consumer in alone or not before[consumer] or consumer not in place:
+                if consumer in alone or not before[consumer] or consumer not in placed:
                     continue
                 others = [edge.source for edge in view.data_inputs[consumer] if edge.source not in alone]
                 if not any(edge.source == one for edge in view.data_inputs[consumer]):
                     continue  # only ordered behind it
                 if any(source >= 0 and varies[source] for source in others):
-                    use = (level[consumer], place[consumer])
-                    uses[variable] = min(uses.get(variable, use), use)
+                    use = Use(level[consumer], consumer)
+                    found[variable] = min(found.get(variable, use), use)
                 else:
                     alone.add(consumer)
                     reached.append(consumer)
-    return uses
+    return found
 
 
-def _nearest(view: GraphView, element: Element, first_use: dict[int, tuple[int, int]]) -> tuple[int, int] | None:
+def _nearest(view: GraphView, element: Element, first_use: dict[int, Use]) -> Use | None:
     seen = {number for number, _ in element.consumers}
     layer = list(element.consumers)
     for _ in range(_FAR):

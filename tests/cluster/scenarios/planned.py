@@ -1,0 +1,89 @@
+"""Training under MultiWorkerMirroredStrategy whose all-reduces are traced, planned, and looked at as they were sent."""
+
+import itertools
+import json
+import time
+
+import tensorflow as tf
+
+from . import mirrored
+
+# From the first layer on: the last one's gradient is ready first, needed last, and the largest.
+_WIDTHS = (64, 128, 128, 128, 128, 1024)
+_BATCH = 4
+_WORK = 512
+
+
+def _one_after_another(gradients, loss):
+    """The same values, as a slow back-propagation makes them: a layer's weight and bias some ms behind those of the next."""
+    layers = len(gradients) // 2
+    made, work = list(gradients), tf.fill([_WORK, _WORK], 1e-3 * loss)
+    for layer in reversed(range(layers)):
+        work = tf.tanh(work @ work)
+        one = tf.clip_by_value(work[0, 0], 1.0, 1.0)
+        made[layer], made[layers + layer] = gradients[layer] * one, gradients[layers + layer] * one
+    return made
+
+
+def _make_step(task):
+    """A function of a step's number, and the variables."""
+    strategy = mirrored.join(task)
+    with strategy.scope():
+        weights = [
+            tf.Variable(tf.random.stateless_normal([before, after], [layer, 5]) * before**-0.5)
+            for layer, (before, after) in enumerate(itertools.pairwise(_WIDTHS))
+        ]
+        biases = [tf.Variable(tf.zeros([width])) for width in _WIDTHS[1:]]
+    variables = [*weights, *biases]
+
+    @tf.function
+    def step(number):
+        def replica(number):
+            hidden = tf.random.stateless_normal([_BATCH, _WIDTHS[0]], [number, 3 + task.spec["index"]])
+            with tf.GradientTape() as tape:
+                for weight, bias in zip(weights, biases, strict=True):
+                    hidden = tf.tanh(hidden @ weight + bias)
+                loss = tf.reduce_mean(tf.square(hidden - 0.5))
+            gradients = _one_after_another(tape.gradient(loss, variables), loss)
+            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
+            for variable, gradient in zip(variables, gradients, strict=True):
+                variable.assign_sub(0.1 * gradient)
+            return loss
+
+        return strategy.run(replica, args=(number,))
+
+    return step, variables
+
+
+def trace(task, options, steps=2):
+    """What the first worker traces of steps that all run; None of the others."""
+    import tfsched
+
+    mirrored.join(task, options)
+    step, _ = _make_step(task)
+    if task.spec["index"] == 0:
+        return tfsched.trace_function(step, (tf.constant(0),), steps=steps).to_json()
+    for _ in range(steps + 1):
+        step(tf.constant(0))
+    return None
+
+
+def train(task, options=None, steps=4):
+    """The variables after training, and of the last step what this process's scheduler sent and how many elements were
+    exchanged as one; without ``options`` as stock TensorFlow does it."""
+    mirrored.join(task, options)
+    step, variables = _make_step(task)
+    sends, begin_us = [], 0
+    for number in range(steps):
+        if options is not None:
+            import tfsched
+
+            tfsched.drain()
+            tfsched.transfers(clear=True)
+        begin_us = time.time_ns() // 1000
+        step(tf.constant(number))
+    if options is not None:
+        tfsched.drain()
+        # What the step before had left for a peer that is behind may leave in this one.
+        sends = [row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us]
+    return {"variables": [mirrored._text(one) for one in variables], "sends": json.loads(json.dumps(sends))}

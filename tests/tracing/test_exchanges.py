@@ -1,0 +1,127 @@
+"""What a trace of all-reduces knows: when gradients were there and needed, what a message costs, and the plan of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tensorflow.core.framework import graph_pb2
+
+from tfsched.errors import TfschedError
+from tfsched.tracing import StepTrace, TracedStep
+from tfsched.tracing.exchanges import TracedExchange, dag_of, rate_of
+from tfsched.tracing.function_steps import Assembler
+from tfsched.tracing.timeline import timeline
+
+ME, PEER, THIRD = (f"/job:worker/replica:0/task:{number}" for number in range(3))
+DEVICE = f"{ME}/device:CPU:0"
+A, B = "flat_a:0@all-reduce", "b:0@all-reduce"
+
+
+def exchange(number, transfer="t"):
+    name, size, maker, use = [(A, 4000, "flat_a", "use_a"), (B, 12000, "b", "use_b")][number]
+    return TracedExchange(name, size, maker, use, transfer)
+
+
+def row(name, size_bytes, begin, end, to=PEER):
+    times = {"requested_us": begin, "ready_us": begin, "started_us": begin, "released_us": end}
+    return {"name": name, "from": ME, "to": to, "bytes": size_bytes, "step_id": -1, "rank": 0, "dropped": 0, **times}
+
+
+NODES = [
+    ("use_a", "MatMul", DEVICE, []),
+    ("use_b", "MatMul", DEVICE, ["use_a"]),
+    ("grad_a", "MatMul", DEVICE, ["use_b"]),
+    ("flat_a", "Reshape", DEVICE, ["grad_a", "^use_b"]),
+    ("b", "MatMul", DEVICE, ["use_b"]),
+]
+OPS = {"use_a": (1000, 10), "use_b": (1010, 20), "b": (1030, 30), "grad_a": (1060, 40)}
+
+
+def step(sends=(), ops=OPS):
+    return TracedStep(990, 2000, dict(ops), {}, list(sends))
+
+
+SENDS = [row("t", 4000, 1100, 1150), row("u", 12000, 1150, 1270)]
+
+
+def test_gradients_are_ready_when_made_and_needed_when_first_used():
+    dag = dag_of([exchange(0), exchange(1, "u")], NODES, [step(SENDS)])
+    # b at 1060, and flat_a, which was not recorded, when grad_a was done: 1100.
+    times = dict(zip((op.name for op in dag.ops), dag.times_us(), strict=True))
+    assert [op.name for op in dag.recvs] == [B, A]
+    assert times[f"ready/{A}"] == 40.0 and times["begin"] == 0.0
+    assert times[f"use/{A}"] == 10.0 and times[f"use/{B}"] == 60.0 - 10.0  # until the first gradient
+    assert [op.size_bytes for op in dag.recvs] == [12000, 4000]
+
+
+def test_the_rate_is_a_line_through_sizes_and_times():
+    # 10 µs each, and 1 byte in 0.01 µs.
+    sizes = [4000, 8000, 12000, 2000, 6000]
+    sends, at = [], 1100
+    for size in sizes:
+        sends.append(row("t", size, 1100, at + 10 + size // 100))  # all handed over at once
+        at += 10 + size // 100
+    rate = rate_of([TracedExchange("x", sum(sizes), "b", "", "t")], [step(sends)])
+    assert rate.startup_us == pytest.approx(10.0) and rate.bandwidth_bps == pytest.approx(8e8)
+    # Of one size nothing can be told apart.
+    alike = [row("t", 4000, 1100 + 50 * k, 1150 + 50 * k) for k in range(4)]
+    rate = rate_of([TracedExchange("x", 16000, "b", "", "t")], [step(alike)])
+    assert rate.startup_us == 0.0 and rate.bandwidth_bps == pytest.approx(8e6 * 16000 / 200)
+
+
+def test_three_workers_send_what_belongs_to_one_tensor_several_times():
+    sends = [row("t", 1000, 1100 + 20 * k, 1120 + 20 * k, to) for k, to in enumerate([PEER, THIRD, PEER, THIRD])]
+    rate = rate_of([TracedExchange("x", 3000, "b", "", "t")], [step(sends)])
+    assert rate.bandwidth_bps == pytest.approx(8e6 * 3000 / 80)  # of the tensor's bytes, not of the link's
+
+
+def test_steps_of_stock_all_reduces_say_so():
+    with pytest.raises(TfschedError, match=r"all-reduced by stock TensorFlow; call tfsched\.enable"):
+        dag_of([exchange(0)], NODES, [step()])
+    with pytest.raises(TfschedError, match="do not hold the op flat_a"):
+        dag_of([exchange(0)], NODES, [step(SENDS, ops={})])
+
+
+def kept_graph():
+    graph = graph_pb2.GraphDef()
+    for name, op, device, inputs in NODES:
+        graph.node.add(name=name, op=op, device=device, input=inputs)
+    node = graph.node.add(name="r", op="TfschedAllReduce", device=DEVICE)
+    node.attr["transfer"].s = b"flat_a and 1 more"
+    for number in (0, 1):
+        one = exchange(number)
+        for attr, kind, value in (
+            ("names", "s", one.name.encode()),
+            ("bytes", "i", one.size_bytes),
+            ("makers", "s", one.maker.encode()),
+            ("uses", "s", one.use.encode()),
+        ):
+            getattr(node.attr[f"_tfsched_{attr}"].list, kind).append(value)
+    return graph
+
+
+def assembled():
+    assembler = Assembler([kept_graph()])
+    for begin in (0, 5000):
+        assembler.add_step(990 + begin, 1200 + begin, [(name, at + begin, took) for name, (at, took) in OPS.items()])
+    name = "flat_a and 1 more"
+    rows = [row(name, 8000, 1100 + k, 1180 + k) for k in (0, 80, 5000, 5080)]
+    rows.append(row(name, 8000, 1500, 1600))  # behind the step's end, before the next: across the barrier
+    rows.append(row("edge_1_other", 1, 1100, 1101))
+    assembler.add_sends(rows)
+    return assembler.finish()
+
+
+def test_a_functions_trace_has_its_all_reduces():
+    trace = assembled()
+    assert trace.receivers() == ["all-reduce"] and trace.sizes == {A: 4000, B: 12000}
+    assert [len(one.sends) for one in trace.steps] == [3, 2]
+    assert trace.steps[0].transfers == {A: (1100, 1600), B: (1100, 1600)}
+    assert {sent["step_id"] for sent in trace.steps[0].sends} == {1}
+    again = StepTrace.from_json(json.loads(json.dumps(trace.to_json())))
+    assert again == trace
+    plan = again.plan("layer")
+    assert plan.priorities[A] < plan.priorities[B] and plan.metadata["steps"] == 2
+    assert again.plan("pace").groups is not None
+    assert timeline(again)["traceEvents"]

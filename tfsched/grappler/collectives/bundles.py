@@ -1,0 +1,95 @@
+"""Which elements of a pack are exchanged as one tensor, in which pieces, and with which rank."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tfsched._options import DEFAULT_CREDIT_BYTES, Options
+from tfsched.grappler.collectives.orders import AS_READY, Orders
+from tfsched.grappler.collectives.packs import TYPES, Pack
+from tfsched.grappler.reading.graph import GraphView
+
+# Without partition_bytes: two of them fill the default credit.
+PIECE_BYTES = DEFAULT_CREDIT_BYTES // 2
+# Tensors below this are joined with others to bundles of at most so many bytes: a message costs more than their bytes.
+SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
+# Pieces are cut down to what 64 bytes for each member divide: so much more, and a whole tensor stays one for 64 members.
+_SLACK_BYTES = 64 * 64
+
+
+@dataclasses.dataclass
+class Bundle:
+    """Elements of one pack that are exchanged as one tensor; a large one is alone.
+
+    Attributes:
+      pack: number of the pack, and ``members`` the elements' numbers in it.
+      elements: how many its members have together.
+      piece_bytes: of how many bytes its pieces are at most.
+      rank: how many bundles are more urgent; that of the first half of its exchange is ``first_rank``.
+    """
+
+    pack: int
+    members: list[int]
+    elements: int
+    piece_bytes: int = 0
+    rank: int = 0
+    first_rank: int = 0
+
+
+def piece_bytes(options: Options) -> int:
+    """Of how many bytes the pieces are at most in which a tensor is exchanged, where no plan says it."""
+    return options.partition_bytes or PIECE_BYTES
+
+
+def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options: Options) -> list[Bundle]:
+    """All bundles of a graph, in the order of packs and elements: what a plan groups, and small ones by their size."""
+    bundles: list[Bundle] = []
+    for number, pack in enumerate(packs):
+        size = TYPES[view.nodes[pack.reduce].attr["T"].type]
+        most = min(BUNDLE_BYTES, piece_bytes(options)) // size
+        planned: dict[str, Bundle] = {}
+        open_bundle: Bundle | None = None
+        for member, element in enumerate(pack.elements):
+            group = orders.groups.get((number, member))
+            joined = planned.get(group) if group is not None else open_bundle
+            if group is None and element.elements * size >= SMALL_BYTES:
+                bundles.append(Bundle(number, [member], element.elements))
+            elif joined is not None and (group is not None or joined.elements + element.elements <= most):
+                joined.members.append(member)
+                joined.elements += element.elements
+            else:
+                bundles.append(Bundle(number, [member], element.elements))
+                if group is not None:
+                    planned[group] = bundles[-1]
+                else:
+                    open_bundle = bundles[-1]
+        for bundle in bundles:
+            if bundle.pack == number:
+                bundle.piece_bytes = _pieces_of(bundle, size, orders, options)
+    _rank(bundles, orders)
+    return bundles
+
+
+def _pieces_of(bundle: Bundle, element_bytes: int, orders: Orders, options: Options) -> int:
+    """The smallest that the plan wants for any member; whole if it wants that."""
+    wanted = [size for member in bundle.members if (size := orders.pieces.get((bundle.pack, member))) is not None]
+    if not wanted:
+        return piece_bytes(options)
+    return min(filter(None, wanted), default=bundle.elements * element_bytes + _SLACK_BYTES)
+
+
+def _rank(bundles: Sequence[Bundle], orders: Orders) -> None:
+    """Numbers the bundles by their most urgent element; first halves that have priorities of their own before all."""
+
+    def place(bundle: Bundle) -> int:
+        return min(orders.places[bundle.pack, member] for member in bundle.members)
+
+    def first(bundle: Bundle) -> list[float]:
+        return [orders.first[bundle.pack, member] for member in bundle.members if (bundle.pack, member) in orders.first]
+
+    keys = sorted({min(first(bundle)) for bundle in bundles if first(bundle)})
+    for number, bundle in enumerate(sorted(bundles, key=place)):
+        as_ready = orders.name == AS_READY
+        bundle.rank = len(keys) + (0 if as_ready else number)
+        bundle.first_rank = keys.index(min(first(bundle))) if first(bundle) else bundle.rank
