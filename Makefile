@@ -23,7 +23,7 @@ comma := ,
 EXTRAS := plot,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact)
 
 .DEFAULT_GOAL := help
-.PHONY: help env native demo test fuzz chaos lint cc-test cc-bench cc-annotations bazel clean
+.PHONY: help env native demo test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
 
 help:  ## this list
 	@echo "make TARGET [VENV=$(VENV)] [TENSORFLOW=$(TENSORFLOW)]"
@@ -66,6 +66,12 @@ fuzz: env  ## N programs drawn from SEED on, run with tfsched and held against s
 
 chaos: env  ## N faults drawn from SEED on, while clusters train: nothing may hang, be lost or be made twice (root)
 	$(BIN)/python -m tests.fuzz.chaos --n $(N) --seed $(SEED) $(ARGS)
+
+mixed: env  ## workers that all-reduce and differ, in every combination of two and three: they train as stock TensorFlow does
+	$(BIN)/python -m tests.fuzz.mixed $(ARGS)
+
+bits: env  ## workers that all-reduce train for 200 steps, in many ways, and end in the same bits
+	$(BIN)/python -m tests.fuzz.bits $(ARGS)
 
 lint: $(STAMP)  ## ruff, mypy, clang-format
 	$(BIN)/ruff check .

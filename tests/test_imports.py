@@ -41,7 +41,7 @@ PARTS = {
     "grappler": rule("tensorflow absl", "ordering _options _rules graph_ops ops errors"),
     "server": rule("tensorflow", "grappler ops errors"),
     "eager": rule("tensorflow absl", "errors _options grappler ops server"),
-    "parallel": rule("tensorflow absl numpy", "errors _options eager server"),  # and no Keras
+    "parallel": rule("tensorflow absl numpy", "errors _options eager ops server"),  # and no Keras
     "placement": rule("tensorflow absl", "errors"),
     "draining": rule("tensorflow", "grappler eager errors"),
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),

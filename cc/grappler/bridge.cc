@@ -2,6 +2,8 @@
 #include "cc/grappler/bridge.h"
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -148,6 +150,17 @@ void tfsched_read(int what, tfsched_take_fn take, void* context) {
 int64_t tfsched_drain(int64_t timeout_ms) { return tfsched::ProcessCalls().WaitIdle(timeout_ms * 1000); }
 
 void tfsched_clear_trace() { tfsched::ProcessDispatcher().scheduler().ClearTrace(); }
+
+void tfsched_limit_process(int64_t timeout_ms, const char* sentence) {
+  static std::atomic<int64_t> last{0};
+  const int64_t mine = ++last;
+  if (timeout_ms <= 0) return;
+  tfsched::ProcessAlarm().After(timeout_ms * 1000, [mine, text = std::string(sentence)] {
+    if (mine != last) return;
+    std::fprintf(stderr, "%s\n", text.c_str());
+    std::_Exit(1);  // no thread is asked to end: one of them waits for ever
+  });
+}
 
 int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps) {
   return tfsched::Configure(policy, credit_bytes, rate_bps) ? 1 : 0;

@@ -25,6 +25,10 @@ void tfsched_clear_trace();
 
 // Blocks until this process has no background update running, for at most `timeout_ms`; returns how many still run.
 int64_t tfsched_drain(int64_t timeout_ms);
+// Ends this process after `timeout_ms` with exit code 1, and says `sentence` on standard error: for what TensorFlow waits
+// for with Python's lock held, and cannot be stopped waiting for. A later call takes the place of an earlier one; 0 lifts
+// the limit.
+void tfsched_limit_process(int64_t timeout_ms, const char* sentence);
 // Changes this process's scheduler as the op TfschedConfigure does; 0, and nothing is changed, if the policy is unknown.
 int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps);
 }

@@ -1,6 +1,7 @@
 // Groups of collectives; see collective_group.h.
 #include "cc/transport/collective_group.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -37,11 +38,33 @@ constexpr char kMessage[] = "tfsched/all_reduce/";
 // The stock executor of functions (EagerContext); those of sessions end with their steps.
 constexpr int64_t kExecutorStep = 0;
 
+// What waits for a peer of a group.
+struct Ending {
+  std::weak_ptr<void> waiter;
+  std::function<void(const absl::Status&)> end;
+};
+
+// The waits of a group. Those that are over leave nothing but their place, which is cleared now and then.
+struct Endings {
+  static constexpr size_t kFew = 64;
+  std::vector<Ending> all;
+  size_t most = kFew;
+
+  void Add(Ending ending) {
+    if (all.size() >= most) {
+      all.erase(std::remove_if(all.begin(), all.end(), [](const Ending& one) { return one.waiter.expired(); }), all.end());
+      most = std::max(kFew, 2 * all.size());
+    }
+    all.push_back(std::move(ending));
+  }
+};
+
 // The groups of this process's servers, and those that have ended.
 struct Registry {
   Mutex mu;
   std::map<std::pair<const WorkerEnv*, int64_t>, std::shared_ptr<const CollectiveGroup>> groups TFSCHED_GUARDED_BY(mu);
   std::map<std::pair<const WorkerEnv*, int64_t>, absl::Status> broken TFSCHED_GUARDED_BY(mu);
+  std::map<std::pair<const WorkerEnv*, int64_t>, Endings> endings TFSCHED_GUARDED_BY(mu);
 };
 
 Registry& ProcessRegistry() {
@@ -134,13 +157,20 @@ absl::Status StatusOf(const CollectiveGroup& group) { return StatusOfStep(group.
 
 void BreakGroup(const CollectiveGroup& group, const absl::Status& why) {
   Registry& registry = ProcessRegistry();
+  auto endings = std::make_shared<Endings>();
   {
     const MutexLock lock(&registry.mu);
-    if (!registry.broken.emplace(std::make_pair(group.env, group.step_id), why).second) return;
+    const auto id = std::make_pair(group.env, group.step_id);
+    if (!registry.broken.emplace(id, why).second) return;
+    std::swap(*endings, registry.endings[id]);
+    registry.endings.erase(id);
   }
   ProcessStatements().Fail(group.self().device, group.step_id, OutcomeOf(why));
   // Elsewhere: whoever finds the failure may be called with locks of TensorFlow's held.
-  group.env->env->SchedClosure([env = group.env, step_id = group.step_id, why] {
+  group.env->env->SchedClosure([env = group.env, step_id = group.step_id, why, endings] {
+    for (const Ending& ending : endings->all) {
+      if (const auto waiter = ending.waiter.lock()) ending.end(why);
+    }
     // What others have asked for and what they will ask for is answered with the reason, and what is queued is dropped.
     env->rendezvous_mgr->Find(step_id)->StartAbort(why);
     ProcessDispatcher().EndStep(step_id);
@@ -148,6 +178,23 @@ void BreakGroup(const CollectiveGroup& group, const absl::Status& why) {
     executor->StartAbort(why);
     executor->Unref();
   });
+}
+
+void EndWithGroup(const CollectiveGroup& group, std::weak_ptr<void> waiter,
+                  std::function<void(const absl::Status& why)> end) {
+  Registry& registry = ProcessRegistry();
+  absl::Status why;
+  {
+    const MutexLock lock(&registry.mu);
+    const auto id = std::make_pair(group.env, group.step_id);
+    const auto broken = registry.broken.find(id);
+    if (broken == registry.broken.end()) {
+      registry.endings[id].Add({std::move(waiter), std::move(end)});
+      return;
+    }
+    why = broken->second;
+  }
+  end(why);
 }
 
 void BreakGroupsOf(const WorkerEnv* env, const absl::Status& why) {
@@ -168,6 +215,7 @@ void ForgetGroupsOf(const WorkerEnv* env) {
   const auto from = std::make_pair(env, kFirstStep), to = std::make_pair(env, INT64_MAX);
   registry.groups.erase(registry.groups.lower_bound(from), registry.groups.upper_bound(to));
   registry.broken.erase(registry.broken.lower_bound(from), registry.broken.upper_bound(to));
+  registry.endings.erase(registry.endings.lower_bound(from), registry.endings.upper_bound(to));
 }
 
 void NoteStockReduce(const WorkerEnv* env, const std::string& device, const CollGroupParams& params, int32_t instance_key) {

@@ -52,6 +52,11 @@ absl::Status StatusOf(const CollectiveGroup& group);
 // collectives of this process end as well. The first reason stands.
 void BreakGroup(const CollectiveGroup& group, const absl::Status& why);
 
+// Has `end` called with the reason when the group ends, or now if it has ended, as long as there is somebody at `waiter` by
+// then: a peer that has vanished without a word never answers.
+void EndWithGroup(const CollectiveGroup& group, std::weak_ptr<void> waiter,
+                  std::function<void(const absl::Status& why)> end);
+
 // Stock collectives of the server have ended (a peer is down, or the user has aborted them): its groups end with them.
 void BreakGroupsOf(const tensorflow::WorkerEnv* env, const absl::Status& why);
 

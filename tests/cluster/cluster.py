@@ -47,9 +47,9 @@ def wait_until(condition, limit_s, what):
         time.sleep(0.02)
 
 
-def cut_network(testbed, hosts, seconds=2.0):
-    """Takes the hosts' links away for a while; everything that is on them then is lost."""
-    for state in ("down", "up"):
+def cut_network(testbed, hosts, seconds=2.0, up=True):
+    """Takes the hosts' links away for a while, or for good; everything that is on them then is lost."""
+    for state in ("down", "up")[: 1 + up]:
         for host in hosts:
             command = ["ip", "-n", testbed.namespace(host), "link", "set", "eth0", state]
             subprocess.run(command, check=True, timeout=20)

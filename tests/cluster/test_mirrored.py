@@ -102,30 +102,6 @@ def test_three_workers_have_one_sum_and_integers_are_exact(nursery):
         assert counted(cluster, "worker2")["packs_stock"] == 0
 
 
-def test_a_stock_member_means_stock(nursery):
-    with mirrored(nursery, protocol=STOCK) as stock:
-        wanted = everywhere(stock, "mirrored.train", steps=4)
-    with mirrored(nursery, protocols={"worker1": STOCK}) as cluster:
-        assert everywhere(cluster, "mirrored.train", {"worker0": {"options": {}}}, steps=4) == wanted
-        assert counted(cluster, "worker0")["packs_stock"] == 4 and counted(cluster, "worker0")["all_reduces"] == 0
-        said = [line for line in cluster.log("worker0").splitlines() if LEFT_TO_STOCK in line]
-        assert len(said) == 1 and "task:1 does not run this build" in said[0]
-
-
-@pytest.mark.parametrize("without", ["worker0", "worker1"])
-def test_a_member_without_enable_means_stock(nursery, without):
-    (other,) = {"worker0", "worker1"} - {without}
-    with mirrored(nursery) as cluster:
-        first, second = everywhere(cluster, "mirrored.train", {other: {"options": {}}}, steps=4)
-        assert first["variables"] == second["variables"]
-        assert counted(cluster, other)["packs_stock"] == 4 and counted(cluster, other)["all_reduces"] == 0
-        said = [line for line in cluster.log(other).splitlines() if LEFT_TO_STOCK in line]
-        assert len(said) == 1 and f"task:{without[-1]} runs it without tfsched" in said[0]
-        # And it may join later.
-        everywhere(cluster, "mirrored.train", options={}, steps=2)
-        assert counted(cluster, without)["packs_scheduled"] == 2
-
-
 @pytest.mark.parametrize("killed", ["worker0", "worker2"])
 def test_a_killed_member_ends_the_others_steps(nursery, killed):
     with mirrored(nursery, workers=3, protocol=TFSCHED) as cluster:

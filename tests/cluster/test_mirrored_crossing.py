@@ -132,28 +132,6 @@ def test_fit_is_identical(stock, pair, steps_per_execution):
     assert after["packs_scheduled"] - before["packs_scheduled"] >= 16
 
 
-def test_members_with_and_without_the_barrier_train_together(stock, pair):
-    wanted, _ = trained(stock, steps=6)
-    before = pair.stats("worker0"), pair.stats("worker1")
-    everywhere(pair, "mirrored.leave_stock")
-    own = {"worker0": {"options": CROSSING}, "worker1": {"options": {}}}
-    assert trained(pair, own, steps=6)[0] == wanted
-    after = pair.stats("worker0"), pair.stats("worker1")
-    for key, counts in (("background_calls", [6, 0]), ("packs_scheduled", [6, 6]), ("packs_stock", [0, 0])):
-        assert [late[key] - early[key] for early, late in zip(before, after, strict=True)] == counts, key
-
-
-@pytest.mark.parametrize("other", [{}, {"options": {"barrier": True, "partition_bytes": 65536}}], ids=["disabled", "other"])
-def test_a_member_that_does_not_agree_means_stock_all_reduces_and_the_updates_cross(stock, pair, other):
-    wanted, _ = trained(stock, steps=6)
-    everywhere(pair, "mirrored.leave_stock")
-    before = pair.stats("worker0")
-    assert trained(pair, {"worker0": {"options": CROSSING}, "worker1": other}, steps=6)[0] == wanted
-    after = pair.stats("worker0")
-    assert after["packs_stock"] - before["packs_stock"] == after["background_calls"] - before["background_calls"] == 6
-    assert after["all_reduces"] == before["all_reduces"]
-
-
 def test_three_workers_are_alike_and_as_with_the_barrier(nursery):
     with mirrored(nursery, workers=3) as cluster:
         options = {"partition_bytes": 8192}

@@ -5,7 +5,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from .cluster import TFSCHED, Cluster, TaskError, wait_until
+from .cluster import TFSCHED, Cluster, TaskDied, TaskError, wait_until
 
 pytestmark = pytest.mark.timeout(540)
 LIMIT_S = 240
@@ -175,6 +175,20 @@ def test_init_that_cannot_join_says_so(nursery):
         assert said.startswith("TfschedError: init came after TensorFlow had begun to compute"), said
         said = cluster.call("worker1", "parallel.occupied")
         assert said.startswith("TfschedError: this worker cannot listen at 127.0.0.1:"), said
+
+
+def test_init_ends_a_process_whose_others_do_not_come_and_says_so(nursery):
+    with workers(nursery, 2) as cluster:
+        with pytest.raises(TaskDied):
+            cluster.call("worker0", "parallel.join_within", timeout_s=2, limit_s=60)
+        wait_until(lambda: not cluster.alive("worker0"), 20, "the end of worker0")
+        said = [line for line in cluster.log("worker0").splitlines() if line.startswith("tfsched: ")]
+        own, other = cluster.addresses()["worker"]
+        begin = f"tfsched: worker 0 ({own}) has waited 2 s in tfsched.parallel.init for the workers at {other} and ends;"
+        assert len(said) == 1 and said[0].startswith(begin), cluster.log("worker0")
+        cluster.restart("worker0")  # and where they come it goes on
+        for one in [cluster.submit(name, "parallel.join_within", timeout_s=30) for name in cluster.names]:
+            one.result(LIMIT_S)
 
 
 def test_a_worker_that_has_finished_waits_until_the_others_have(nursery):

@@ -1,54 +1,15 @@
 """Two builds of tfsched in one cluster: they step aside for each other, say so once, and train as stock TensorFlow does."""
 
-import os
-import pathlib
-import shlex
-import subprocess
-
 import pytest
-import tensorflow as tf
 
 from .cluster import STOCK, Cluster
+from .other_build import build
 
 pytestmark = pytest.mark.timeout(300)
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-NATIVE = ROOT / "build" / "native" / tf.__version__
-UNITS = ROOT / "build" / "native" / "units"
-CHANGED = pathlib.Path("cc/ops/transfers/proxy_op.cc")
 STEPS = 4
 LINE = " of tfsched and this process runs "
 # The nursery's, so that all processes compute with the same kernels.
 FIXED = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-
-
-@pytest.fixture(scope="module")
-def objects():
-    """The objects that the library was linked from."""
-    inputs = NATIVE / "libtfsched.inputs"
-    assert inputs.exists(), f"{inputs} does not exist; build the library in place first: make native"
-    return [NATIVE / name for name in shlex.split(inputs.read_text())]
-
-
-def build(directory, objects, more):
-    """A library made of these objects, but for TfschedProxy, which has the attribute ``more`` besides."""
-    include = f'#include "{CHANGED}"\n'
-    (replaced,) = [one for one in objects if include in (UNITS / f"{one.stem}.cc").read_text()]
-    unit = UNITS / f"{replaced.stem}.cc"
-    attr = '.Attr("count: int >= 1")'
-    text = (ROOT / CHANGED).read_text()
-    assert text.count(attr) == 1
-    source = directory / unit.name
-    source.write_text(unit.read_text().replace(include, text.replace(attr, f'{attr} .Attr("{more}")')))
-    compiler = shlex.split(os.environ.get("CXX", "")) or ["g++"]
-    compiled, library = source.with_suffix(".o"), directory / "libtfsched.so"
-    flags = [f"-I{ROOT}", "-std=c++17", "-fPIC", "-DNDEBUG", *tf.sysconfig.get_compile_flags(), "-w"]
-    subprocess.run([*compiler, *flags, "-c", str(source), "-o", str(compiled)], check=True, timeout=200)
-    linked = [str(compiled), *(str(one) for one in objects if one != replaced)]
-    names = ("-l:libtensorflow_framework.so.2", "-l:libtensorflow_cc.so.2")
-    subprocess.run(
-        [*compiler, "-shared", "-o", str(library), *linked, f"-L{tf.sysconfig.get_lib()}", *names], check=True, timeout=200
-    )
-    return str(library)
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +24,9 @@ def stock_losses(nursery):
 @pytest.mark.parametrize(
     ("other", "same", "more"), [("ps0", "worker0", "weight: int"), ("worker0", "ps0", "weight: int = 1")]
 )
-def test_builds_that_differ_step_aside(tmp_path, objects, stock_losses, other, same, more):
+def test_builds_that_differ_step_aside(tmp_path, stock_losses, other, same, more):
     # Programs of their own: a forked task has the library of its nursery.
-    environment = {other: {**FIXED, "TFSCHED_LIBRARY": build(tmp_path, objects, more)}, same: FIXED}
+    environment = {other: {**FIXED, "TFSCHED_LIBRARY": build(tmp_path, more)}, same: FIXED}
     with Cluster(environment=environment) as cluster:
         for options in ({}, {"barrier": False}, {"policy": "bytescheduler", "partition_bytes": 1 << 14}):
             cluster.call("worker0", "common.open_session", options=options)

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from absl import app, flags
 
 from tests.cluster.cluster import Cluster, TaskDied, TaskError, cut_network, task_environment
 from tests.cluster.nurseries import Nurseries
-from tests.fuzz import chaos_programs, steps_told
+from tests.fuzz import chaos_mirrored, chaos_programs, steps_told
 from tests.fuzz.running import native_stacks
 from tfsched.bench.testbed import Testbed, netns_available
 
@@ -189,10 +190,30 @@ def available():
     return netns_available()
 
 
+def _drawn(first, n):
+    """Runs with so many faults together."""
+    if flags.FLAGS.kind == "mirrored":
+        runs = (chaos_mirrored.draw(seed) for seed in itertools.count(first))
+        return list(itertools.islice((run for run in runs if run["fault"] in flags.FLAGS.faults), n))
+    most = chaos_programs.FAULTS
+    return [chaos_programs.draw(first + number, min(most, n - number * most)) for number in range(-(-n // most))]
+
+
+def _arguments_of(run):
+    """What ``make chaos`` repeats the run with."""
+    if run["kind"] == "mirrored":
+        return f'N=1 SEED={run["seed"]} ARGS="--kind=mirrored"'
+    return f"N={len(run['faults'])} SEED={run['seed']}"
+
+
 def _flags():
     flags.DEFINE_integer("n", 100, "How many faults.", lower_bound=1)
     flags.DEFINE_integer("seed", 0, "The first run's seed; the others have the next ones.")
     flags.DEFINE_integer("jobs", 2, "How many clusters run at once.", lower_bound=1)
+    flags.DEFINE_enum("kind", "servers", ["servers", "mirrored"], "Parameter servers, or workers that all-reduce.")
+    flags.DEFINE_list("faults", sorted(chaos_mirrored.FAULTS), "Which befall workers that all-reduce.")
+    flags.DEFINE_bool("stock", False, "Break stock TensorFlow's workers that all-reduce: which errors to expect.")
+    flags.DEFINE_bool("stacks", False, "Of a worker that all-reduces and hangs, print what each thread does: takes minutes.")
 
 
 def main(argv):
@@ -202,28 +223,36 @@ def main(argv):
     possible, reason = available()
     if not possible:
         sys.exit(reason)
-    runs = [
-        chaos_programs.draw(first + number, min(chaos_programs.FAULTS, n - number * chaos_programs.FAULTS))
-        for number in range(-(-n // chaos_programs.FAULTS))
-    ]
     lock, found = threading.Lock(), []
+    tally, runs = chaos_mirrored.Tally(), _drawn(first, n)
     with Nurseries(task_environment()) as nursery, concurrent.futures.ThreadPoolExecutor(flags.FLAGS.jobs) as pool:
+        reference = chaos_mirrored.Reference(nursery)
 
         def one(run):
             began_s = time.monotonic()
-            lines, stacks = run_one(run, nursery)
+            if run["kind"] == "mirrored":
+                with lock:  # made by whoever comes first
+                    reference.losses(run["workers"])
+                how = {"stock": flags.FLAGS.stock, "stacks": flags.FLAGS.stacks}
+                lines, stacks, errors = chaos_mirrored.run_one(run, nursery, reference, **how)
+                with lock:
+                    tally.add(run, errors)
+            else:
+                lines, stacks = run_one(run, nursery)
             with lock:
                 took_s = time.monotonic() - began_s
                 print(f"seed {run['seed']} ({run['kind']}): {'FINDING' if lines else 'ok'}, {took_s:.1f} s", flush=True)
                 if lines:
                     found.append(run["seed"])
                     print("\n".join([json.dumps(run), *(f"  ! {line}" for line in lines[:20]), stacks]))
-                    print(f"  repeat it: make chaos N={len(run['faults'])} SEED={run['seed']}", flush=True)
+                    print(f"  repeat it: make chaos {_arguments_of(run)}", flush=True)
 
         list(pool.map(one, runs))
     found_text = f" (seeds {sorted(found)})" if found else ""
     took_s = time.monotonic() - begin_s
     last = runs[-1]["seed"]
+    for line in tally.lines():
+        print(line)
     print(
         f"chaos: {n} faults in {len(runs)} runs, {len(found)} findings{found_text}, seeds {first} to {last}, {took_s:.0f} s"
     )

@@ -5,6 +5,7 @@ from tests.fuzz import drawing
 _FAULTS = {"kill worker": 4, "kill ps": 2, "stop": 4, "cut": 3, "cancel": 6, "shape": 3, "full disk": 2, "save": 3}
 _STRATEGY_FAULTS = {"kill worker": 5, "stop": 4, "cut": 3}
 FAULTS = 20  # of a run
+BROKEN_INPUT = "an input of this worker is broken"  # what a step says that fails before it has gradients
 
 
 def draw(seed, faults=FAULTS):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.cluster import task_environment
 from tests.cluster.nurseries import Nurseries
-from tests.fuzz import chaos, chaos_programs, steps_told
+from tests.fuzz import chaos, chaos_mirrored, chaos_programs, steps_told
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -20,6 +20,32 @@ def test_nothing_hangs_is_lost_or_made_twice(seed, faults):
     with Nurseries(task_environment()) as nursery:
         found, stacks = chaos.run_one(run, nursery)
     assert not found, "\n".join([json.dumps(run), *found, stacks])
+
+
+@pytest.fixture(scope="module")
+def nurseries():
+    with Nurseries(task_environment()) as nurseries:
+        yield nurseries
+
+
+@pytest.fixture(scope="module")
+def reference(nurseries):
+    return chaos_mirrored.Reference(nurseries)
+
+
+@pytest.mark.parametrize("seed", [7, 12], ids=["silent", "broken-input"])
+def test_workers_that_all_reduce_are_told_what_has_ended_them(nurseries, reference, seed):
+    found, log, errors = chaos_mirrored.run_one(chaos_mirrored.draw(seed), nurseries, reference)
+    assert not found, "\n".join([*found, log])
+    assert errors
+
+
+def test_32_seeds_have_every_fault_in_every_way():
+    drawn = [chaos_mirrored.draw(seed) for seed in range(32)]
+    ways = {(run["fault"], run["workers"], run["options"]["barrier"]) for run in drawn}
+    assert ways == {
+        (fault, workers, kept) for fault in chaos_mirrored.FAULTS for workers in (2, 3) for kept in (True, False)
+    }
 
 
 @pytest.fixture

@@ -93,6 +93,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.tfsched_clear_trace.restype = None
     library.tfsched_drain.argtypes = [ctypes.c_int64]
     library.tfsched_drain.restype = ctypes.c_int64
+    library.tfsched_limit_process.argtypes = [ctypes.c_int64, ctypes.c_char_p]
+    library.tfsched_limit_process.restype = None
     library.tfsched_configure.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
     library.tfsched_configure.restype = ctypes.c_int
     return library

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import copy
 import dataclasses
-import faulthandler
 import itertools
 import os
 import sys
@@ -22,6 +21,7 @@ from tensorflow.python.ops import collective_ops
 from tfsched._options import Options
 from tfsched.eager import api, calls
 from tfsched.errors import TfschedError
+from tfsched.ops import library
 from tfsched.parallel.launch import Place, from_environment
 from tfsched.server import PROTOCOL
 
@@ -87,8 +87,8 @@ def init(options: Options | None = None, *, timeout_s: float = JOIN_TIMEOUT_S) -
 
     Args:
       options: how transfers are scheduled; None means those of ``tfsched.enable``, or ``Options()``.
-      timeout_s: how long to wait for the other workers. TensorFlow cannot be stopped waiting: the process ends then, with a
-        traceback; TensorFlow's log names who is missing.
+      timeout_s: how long to wait for the other workers. TensorFlow cannot be stopped waiting: the process ends then, with
+        exit code 1 and a sentence on standard error; TensorFlow's log names who is missing.
 
     Raises:
       TfschedError: the environment does not say where the workers are, TensorFlow has computed something before, or this
@@ -217,7 +217,7 @@ def _join(place: Place, timeout_s: float) -> Member:
     )
     context.enable_collective_ops(server)
     try:
-        with _limited(timeout_s):
+        with _limited(place, timeout_s):
             context.ensure_initialized()
     except tf.errors.UnknownError as error:
         if "start gRPC server" not in error.message:
@@ -232,16 +232,21 @@ def _join(place: Place, timeout_s: float) -> Member:
 
 
 @contextlib.contextmanager
-def _limited(timeout_s: float) -> Iterator[None]:
+def _limited(place: Place, timeout_s: float) -> Iterator[None]:
     """Ends the process after ``timeout_s``: TensorFlow holds Python's lock while it waits, and does not give up."""
-    if sys.__stderr__ is None:
-        yield
-        return
-    faulthandler.dump_traceback_later(timeout_s, exit=True, file=sys.__stderr__)
+    own = place.addresses[place.rank]
+    others = ", ".join(address for rank, address in enumerate(place.addresses) if rank != place.rank)
+    sentence = (
+        f"tfsched: worker {place.rank} ({own}) has waited {timeout_s:g} s in tfsched.parallel.init for the workers at "
+        f"{others} and ends; TensorFlow's log above names those that are missing: start all workers within that time, or "
+        "give init a larger timeout_s."
+    )
+    limit = library.c_api().tfsched_limit_process
+    limit(max(1, round(timeout_s * 1000)), sentence.encode())
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        limit(0, b"")
 
 
 def _server_config(config: Any, leader: str, task: str) -> Any:

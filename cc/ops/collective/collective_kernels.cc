@@ -7,6 +7,7 @@
 #include "cc/ops/barrier/async.h"
 #include "cc/ops/barrier/inputs.h"
 #include "cc/transport/all_reduce.h"
+#include "cc/transport/collective_counts.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -75,7 +76,14 @@ class AgreeKernel : public AsyncOpKernel {
         [context, done, finish, cancel, plan = plan_](std::shared_ptr<const CollectiveGroup> group, CollectiveCall call) {
           Await<bool>(
               context, done, finish,
-              [&](const std::shared_ptr<AgreeWaiter>& waiter) { Agree(group, std::move(call), plan, waiter); }, cancel);
+              [&](const std::shared_ptr<AgreeWaiter>& waiter) {
+                EndWithGroup(*group, waiter, [weak = std::weak_ptr<AgreeWaiter>(waiter)](const absl::Status& why) {
+                  const auto waiter = weak.lock();
+                  if (waiter != nullptr && waiter->Claim()) waiter->Call(OutcomeOf(why), false);
+                });
+                Agree(group, std::move(call), plan, waiter);
+              },
+              cancel);
         });
   }
 
@@ -172,7 +180,16 @@ class AllReduceKernel : public AsyncOpKernel {
                 };
                 Await<>(
                     context, done, NoOutput,
-                    [&](const std::shared_ptr<AllReduceWaiter>& waiter) { AllReduce(std::move(request), waiter); }, cancel);
+                    [&](const std::shared_ptr<AllReduceWaiter>& waiter) {
+                      EndWithGroup(*group, waiter, [weak = std::weak_ptr<AllReduceWaiter>(waiter)](const absl::Status& why) {
+                        const auto waiter = weak.lock();
+                        if (waiter == nullptr || !waiter->Claim()) return;
+                        CountAllReduce(false);
+                        waiter->Call(OutcomeOf(why));
+                      });
+                      AllReduce(std::move(request), waiter);
+                    },
+                    cancel);
               });
   }
 

@@ -16,6 +16,7 @@ REGISTER_OP("TfschedAgree")
     .Output("agreed: bool")
     .Attr("plan: string")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn([](InferenceContext* context) { return ScalarShape(context); })
     .Doc(R"doc(
 Whether all members of a collective group are about to exchange this all-reduce through tfsched, by the same plan.
@@ -47,6 +48,7 @@ REGISTER_OP("TfschedAllReduce")
     .Attr("count: int >= 1")
     .Attr("credit_bytes: int >= 0")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(UnchangedShape)
     .Doc(R"doc(
 Combines one tensor of all members of a collective group, in their order, in an all-reduce that TfschedAgree has agreed on.

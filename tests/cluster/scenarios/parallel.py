@@ -11,7 +11,7 @@ import tensorflow as tf
 _ROWS, _WIDTH = 8, 40
 
 
-def join(task, options=None):
+def join(task, options=None, **arguments):
     """tfsched.parallel in this process, once it has joined."""
     import tfsched
     import tfsched.parallel as parallel
@@ -19,8 +19,13 @@ def join(task, options=None):
     job, index = task.spec["job"], task.spec["index"]
     cluster = {"worker": task.spec["cluster"]["worker"]}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
-    parallel.init(None if options is None else tfsched.Options(**options))
+    parallel.init(None if options is None else tfsched.Options(**options), **arguments)
     return parallel
+
+
+def join_within(task, timeout_s):
+    """Joins, or ends the process."""
+    join(task, timeout_s=timeout_s)
 
 
 def values(task):
