@@ -44,8 +44,13 @@ def test_two_workers_train_and_the_result_is_like_a_sessions(tmp_path, capsys):
     assert keys(session) == keys(result)
 
 
-def test_a_long_block_of_two_workers_has_one_list_of_ends():
-    result = run(toy(api="strategy", phase="train", workers=2, settings=["vanilla", CROSSING], steps=7, block=7, quiet=True))
+def test_a_long_block_of_two_workers_has_one_list_of_ends_and_balanced_servers_hold_the_same():
+    options = {"settings": ["vanilla", CROSSING], "steps": 7, "block": 7, "quiet": True}
+    # Layers of 4.8 MB: each is cut in two.
+    placed = {"models": ["mlp3x1100"], "ps": 2, "placement": "balanced"}
+    result = run(toy(api="strategy", phase="train", workers=2, **options, **placed))
+    assert result["placement"] == "balanced" and result["imbalance"] == 1.0
+    assert sum(result["ps_bytes"].values()) == 3 * 1100 * 1100 * 4
     for row in result["settings"].values():
         assert len(row["steps_s"]) == 1
         assert 0 < row["median_s"] < 60 and 0 < row["with_ends_s"] < 60
@@ -63,6 +68,8 @@ def test_a_worker_that_got_no_step_was_idle_all_the_time():
     ("changes", "sentence"),
     [
         ({"api": "keras"}, "api 'keras' is unknown: choose session, strategy or mirrored"),
+        ({"placement": "best"}, "placement 'best' is unknown: choose round-robin or balanced"),
+        ({"api": "mirrored", "placement": "balanced"}, "--placement is about parameter servers"),
         ({"api": "strategy", "claims": True}, "--claims traces the steps of sessions"),
     ],
 )

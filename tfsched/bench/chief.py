@@ -48,13 +48,14 @@ class Chief:
         phase: str,
         batch: int | None,
         seed: int,
+        balanced: bool = False,
         variables: list[Any] | None = None,
     ) -> dict[str, Any]:
         """Builds graph "step", "compute" or "communication" (the last of `variables`, or of those of the first)."""
         described = find_model(model)
         if graph == "step":
             assert batch is not None
-            built = graphs.build_step(described, phase, batch, self._ps, self._workers, seed)
+            built = graphs.build_step(described, phase, batch, self._ps, self._workers, seed, balanced)
         elif graph == "compute":
             built = graphs.build_compute_alone(described, phase, batch, self._workers, seed)
         else:

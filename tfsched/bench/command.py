@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from tfsched.bench import claims as claims_module
 from tfsched.bench import report
 from tfsched.bench.cluster import Cluster
-from tfsched.bench.config import BenchConfig, are_apart, batch_of, block_of, check, threads_of
+from tfsched.bench.config import BALANCED, BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
 from tfsched.bench.links import Link, choose_link, parse_bandwidth
 from tfsched.bench.op_times import StepSample
@@ -87,7 +87,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
     with cluster:
         told = (cluster, model, config.phase, settings, config.seed, config.warmup, progress)
         replicas = ReplicasRunner(*told, bandwidth_bps=link.bandwidth_bps) if config.api in ALL_REDUCING else None
-        runner = replicas or Runner(*told, config.beside)
+        runner = replicas or Runner(*told, config.beside, config.placement == BALANCED)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)
         runner.open_settings()
@@ -109,6 +109,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "phase": config.phase,
             "ps": config.ps,
             "workers": config.workers,
+            "placement": config.placement,
             "bandwidth_bps": link.bandwidth_bps,
             "link": link.kind,
             "batch": batch,
@@ -166,6 +167,7 @@ def trace_model(config: BenchConfig) -> Any:
         runner = Runner(
             *(cluster, config.models[0], config.phase, settings),
             *(config.seed, config.warmup, progress),
+            balanced=config.placement == BALANCED,
         )
         path = os.path.join(directory, "trace.json")
         runner.trace(batch, config.steps, path)

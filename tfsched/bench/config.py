@@ -18,6 +18,9 @@ from tfsched.bench.threads import AUTO, resolve_threads
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
 TRAIN_BLOCK = 5
 
+# How variables come to parameter servers.
+IN_TURN, BALANCED = PLACEMENTS = ("round-robin", "balanced")
+
 ALL_REDUCE_PHASES = ("train", "allreduce")
 
 # What is not given is so, and where workers all-reduce as below it.
@@ -51,6 +54,8 @@ class BenchConfig:
         trace: file for a step trace of the first setting, of steps behind the measured ones; None for none.
         quiet: no progress bars and no table, only files.
         claims: also check the paper's claims, on `claims_steps` traced steps of vanilla.
+        placement: "round-robin", variables to parameter servers in turn, as TensorFlow does; "balanced", by
+            `tfsched.placement`, for all settings and bounds.
         intra_op_threads, inter_op_threads: of each worker; "auto" leaves half of the cores to the network, 0 is TensorFlow's
             default. Parameter servers always have the default.
         cores: "apart" gives workers' computations half of the cores, alone, "shared" leaves it to the kernel; "auto" is
@@ -79,6 +84,7 @@ class BenchConfig:
     claims: bool = False
     claims_steps: int = 200
     seed: int = 0
+    placement: str = IN_TURN
     intra_op_threads: str | int = AUTO
     inter_op_threads: str | int = AUTO
     cores: str = pinning.AUTO
@@ -156,6 +162,10 @@ def check(config: BenchConfig) -> None:
             raise BenchError(f"phase {config.phase!r} needs --api {wanted}: add it, or choose forward or train")
         if config.phase not in PHASES:
             raise BenchError(f"phase {config.phase!r} is unknown: choose forward or train")
+    if config.placement not in PLACEMENTS:
+        raise BenchError(f"placement {config.placement!r} is unknown: choose {' or '.join(PLACEMENTS)}")
+    if config.placement != IN_TURN and config.api in ALL_REDUCING:
+        raise BenchError(f"--placement is about parameter servers: leave it out with --api {config.api}")
     threads_of(config)
     are_apart(config)
     block_of(config)

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfsched import placement
 from tfsched.bench import functions, graphs
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import Model, Network, find_model
@@ -41,19 +42,20 @@ class Coordinator:
 
             tfsched.load()
 
-    def _connect(self) -> None:
+    def _connect(self, balanced: bool) -> None:
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(self._cluster), task_type="chief", task_id=0, rpc_layer=self._protocol
         )
-        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        make = placement.balanced_strategy if balanced else tf.distribute.ParameterServerStrategy
+        self._strategy = make(resolver)
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
 
-    def do_build(self, graph: str, model: str, phase: str, batch: int | None, seed: int) -> dict[str, Any]:
+    def do_build(self, graph: str, model: str, phase: str, batch: int | None, seed: int, balanced: bool) -> dict[str, Any]:
         """Makes the variables, once: the only graph is the step's, and it is traced for each setting."""
         del graph
         assert batch is not None
         if self._network is None:
-            self._connect()
+            self._connect(balanced)
             self._model = find_model(model)
             self._network = functions.make_network(self._model, self._strategy, seed)
         self._phase, self._batch = phase, batch

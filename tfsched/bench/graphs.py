@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfsched import placement
 from tfsched.bench.models import Model, Network
 
 tf1 = tf.compat.v1
@@ -126,16 +127,17 @@ def _describe(network: Network) -> tuple[int, list[Described]]:
     return size, described
 
 
-def build_step(model: Model, phase: str, batch: int, ps: int, workers: int, seed: int = 0) -> Built:
+def build_step(model: Model, phase: str, batch: int, ps: int, workers: int, seed: int = 0, balanced: bool = False) -> Built:
     """One synchronous step: variables on the parameter servers, one tower a worker.
 
-    Variables go round robin over the parameter servers. Each tower has its own reads, so each
+    Variables go round robin over the parameter servers, or are balanced over them. Each tower has its own reads, so each
     worker pulls each variable over its own link. In phase train the parameter servers average
     the workers' gradients and apply SGD.
     """
     training = phase == "train"
     with _new_graph(seed) as graph:
-        setter = tf1.train.replica_device_setter(ps_tasks=ps, ps_device="/job:ps", worker_device=_worker(0))
+        make_setter = placement.balanced_device_setter if balanced else tf1.train.replica_device_setter
+        setter = make_setter(ps_tasks=ps, ps_device="/job:ps", worker_device=_worker(0))
         network = _make_network(model, training, setter)
         towers: list[_Tower] = []
         updates: list[tf.Operation] = []

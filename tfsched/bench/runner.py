@@ -66,9 +66,10 @@ class Runner:
         warmup: int,
         progress: Progress,
         beside: bool = False,
+        balanced: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._model: dict[str, Any] = {"model": model, "phase": phase, "seed": seed}
+        self._model: dict[str, Any] = {"model": model, "phase": phase, "seed": seed, "balanced": balanced}
         self._settings = settings
         self._warmup = warmup
         self._progress = progress

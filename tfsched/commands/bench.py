@@ -69,6 +69,12 @@ def define(flags: CommandFlags) -> None:
     flags.string("json", "", "write the result to this file")
     flags.string("plot", "", "draw the result into this PNG")
     flags.string("trace", "", "then trace 5 steps of the first setting and write them to this file, for order and simulate")
+    flags.choice(
+        "placement",
+        "round-robin",
+        ["round-robin", "balanced"],
+        "round-robin: variables to parameter servers in turn; balanced: the same bytes on each (tfsched.placement)",
+    )
     flags.integer("seed", 0, "of initial values and inputs", lower=0)
     flags.boolean("claims", False, "check the TicTac paper's claims: R^2 of E against step time, CDF of step times")
     flags.integer("claims_steps", 200, "traced steps of vanilla for --claims", lower=2)
