@@ -208,4 +208,4 @@ def _check_all_reducing(config: BenchConfig) -> None:
                 raise BenchError(f"model {name!r} is not made of Keras layers: leave it out with --loop fit")
         for setting in find_settings(config.settings):
             if setting.needs_plan:
-                raise BenchError(f"setting {setting.name!r} needs a traced step, which fit has not: leave it out with --loop fit")
+                raise BenchError(f"setting {setting.name!r} needs a traced step: leave it out with --loop fit")
