@@ -1,16 +1,30 @@
 // What members say about an all-reduce; see statements.h.
 #include "cc/collective/statements.h"
 
+#include <cstdlib>
 #include <sstream>
 
 namespace tfsched {
+
+std::string NameOf(const CollectiveCall& call) {
+  return std::to_string(call.instance) + "," + std::to_string(call.step) + "," + call.turn;
+}
+
+CollectiveCall CallNamed(const std::string& text) {
+  CollectiveCall call;
+  char* rest = nullptr;
+  call.instance = static_cast<int32_t>(std::strtol(text.c_str(), &rest, 10));
+  if (*rest == ',') call.step = std::strtoll(rest + 1, &rest, 10);
+  if (*rest == ',') call.turn = rest + 1;
+  return call;
+}
 
 std::string Statements::Say(const std::string& member, const CollectiveCall& call, const std::string& plan) {
   Later later;
   std::string stands;
   {
     const MutexLock lock(&mu_);
-    Instance& instance = InstanceOf(&BoardOf(member, call.group), call.instance, &later);
+    Instance& instance = InstanceOf(&BoardOf(member, call.group), {call.step, call.instance}, &later);
     if (instance.stock) {
       stands = kStock;
     } else {
@@ -27,11 +41,11 @@ std::string Statements::Say(const std::string& member, const CollectiveCall& cal
   return stands;
 }
 
-void Statements::SayStock(const std::string& member, int64_t group, int32_t number) {
+void Statements::SayStock(const std::string& member, int64_t group, int32_t instance_key, int64_t step) {
   Later later;
   {
     const MutexLock lock(&mu_);
-    Instance& instance = InstanceOf(&BoardOf(member, group), number, &later);
+    Instance& instance = InstanceOf(&BoardOf(member, group), {step, instance_key}, &later);
     bool planned = false;
     for (const auto& [name, turn] : instance.turns) planned = planned || turn.is_said;
     if (!planned) {
@@ -50,7 +64,7 @@ void Statements::Ask(const std::string& member, const CollectiveCall& call, Answ
     if (!board.failure.ok()) {
       later.push_back([answer, why = board.failure] { answer(why, kStock); });
     } else {
-      Instance& instance = InstanceOf(&board, call.instance, &later);
+      Instance& instance = InstanceOf(&board, {call.step, call.instance}, &later);
       if (instance.stock) {
         later.push_back([answer] { answer(Outcome(), kStock); });
       } else {
@@ -91,7 +105,7 @@ void Statements::Fail(const std::string& member, int64_t group, const Outcome& w
     const MutexLock lock(&mu_);
     Board& board = BoardOf(member, group);
     if (board.failure.ok()) board.failure = why;
-    for (auto& [number, instance] : board.instances) {
+    for (auto& [id, instance] : board.instances) {
       for (auto& [name, turn] : instance.turns) AnswerAll(&turn, board.failure, kStock, &later);
     }
     board.instances.clear();
@@ -105,17 +119,17 @@ Statements::Counters Statements::counters() const {
   const MutexLock lock(&mu_);
   for (const auto& [key, board] : boards_) {
     counters.calls += static_cast<int64_t>(board.instances.size());
-    for (const auto& [number, instance] : board.instances) {
+    for (const auto& [id, instance] : board.instances) {
       for (const auto& [name, turn] : instance.turns) counters.waiting += static_cast<int64_t>(turn.waiting.size());
     }
   }
   return counters;
 }
 
-Statements::Instance& Statements::InstanceOf(Board* board, int32_t number, Later* later) {
-  const auto [position, added] = board->instances.try_emplace(number);
+Statements::Instance& Statements::InstanceOf(Board* board, InstanceId id, Later* later) {
+  const auto [position, added] = board->instances.try_emplace(id);
   if (!added) return position->second;
-  board->order.push_back(number);
+  board->order.push_back(id);
   if (board->order.size() > kRemembered) {
     const auto oldest = board->instances.find(board->order.front());
     const Outcome why{kAbortedCode, "tfsched: this worker is too many all-reduces ahead of another one.", false};

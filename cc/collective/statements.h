@@ -23,7 +23,13 @@ struct CollectiveCall {
   int64_t group = 0;
   int32_t instance = 0;
   std::string turn;  // of a loop
+  // Of a session: its steps use the same instance keys. All members have the same number in the same step. 0 in functions.
+  int64_t step = 0;
 };
+
+// The call but for its group, as a part of messages' names; and back again, as far as the text has it.
+std::string NameOf(const CollectiveCall& call);
+CollectiveCall CallNamed(const std::string& text);
 
 // The statements of this process's members. Each member says of a call what it is about to do: its plan, as words
 // "key=value", or that it leaves the call to stock TensorFlow. The first statement stands, whoever asks and whenever, so all
@@ -38,7 +44,7 @@ class Statements {
   std::string Say(const std::string& member, const CollectiveCall& call, const std::string& plan);
 
   // Stock TensorFlow begins the all-reduce, in whichever turn; means nothing where plans have been stated.
-  void SayStock(const std::string& member, int64_t group, int32_t instance);
+  void SayStock(const std::string& member, int64_t group, int32_t instance, int64_t step = 0);
 
   // Asks what `member` says; waits until it does.
   void Ask(const std::string& member, const CollectiveCall& call, Answer answer);
@@ -72,16 +78,18 @@ class Statements {
     bool stock = false;
     std::map<std::string, Turn> turns;
   };
+  // Step and instance key.
+  using InstanceId = std::pair<int64_t, int32_t>;
   // One member's in one group.
   struct Board {
     Outcome failure;
-    std::map<int32_t, Instance> instances;
-    std::deque<int32_t> order;  // of the instances, oldest first
+    std::map<InstanceId, Instance> instances;
+    std::deque<InstanceId> order;  // oldest first
   };
   using Later = std::vector<std::function<void()>>;
 
   Board& BoardOf(const std::string& member, int64_t group) TFSCHED_REQUIRES(mu_) { return boards_[{member, group}]; }
-  static Instance& InstanceOf(Board* board, int32_t number, Later* later);
+  static Instance& InstanceOf(Board* board, InstanceId id, Later* later);
   static void AnswerAll(Turn* turn, const Outcome& outcome, const std::string& said, Later* later);
   static void Run(const Later& later);
 

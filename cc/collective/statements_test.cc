@@ -55,6 +55,30 @@ TEST(StatementsTest, StockAnswersEveryTurnAndForbidsPlans) {
   EXPECT_EQ(statements.Say(kMember, {1, 100, "2"}, "pieces=1"), Statements::kStock);
 }
 
+TEST(StatementsTest, ASessionsStepsAreDifferentCalls) {
+  Statements statements;
+  CollectiveCall first{1, 100, "0.0", 7}, second{1, 100, "0.0", 8};
+  statements.Say(kMember, first, "pieces=1");
+  Asked asked;
+  Ask(&statements, second, &asked);
+  EXPECT_EQ(asked.answers, 0);  // what was said of the first step says nothing of the second
+  statements.SayStock(kMember, 1, 100, 8);
+  EXPECT_EQ(asked.said, Statements::kStock);
+  EXPECT_EQ(statements.Say(kMember, first, "pieces=2"), "pieces=1");
+  EXPECT_EQ(statements.Say(kMember, {1, 100, "0.0", 9}, "pieces=2"), "pieces=2");
+}
+
+TEST(StatementsTest, ACallsNameSaysWhichItIs) {
+  for (const CollectiveCall& call : {CollectiveCall{0, -5, "3.4", int64_t{1} << 56}, CollectiveCall{0, 7, "", 0}}) {
+    const CollectiveCall read = CallNamed(NameOf(call));
+    EXPECT_EQ(read.instance, call.instance);
+    EXPECT_EQ(read.step, call.step);
+    EXPECT_EQ(read.turn, call.turn);
+  }
+  EXPECT_EQ(CallNamed("").instance, 0);
+  EXPECT_EQ(CallNamed("12").instance, 12);
+}
+
 TEST(StatementsTest, APlanIsNotTakenBackByTheStockOpBehindIt) {
   Statements statements;
   statements.Say(kMember, {1, 100, "0"}, "pieces=1");

@@ -58,7 +58,7 @@ class Running : public std::enable_shared_from_this<Running> {
 
   // The same on both sides of a message. That the sizes are the same was agreed on.
   std::string EdgeOf(const Message& message) const {
-    return std::to_string(request_.call.instance) + "," + request_.call.turn + "/" + std::to_string(request_.element) + "," +
+    return NameOf(request_.call) + "/" + std::to_string(request_.element) + "," +
            (message.kind == Message::Kind::kResult ? "r" : "c") + std::to_string(message.piece) + "." +
            std::to_string(message.number);
   }

@@ -2,7 +2,6 @@
 #include "cc/transport/collective_group.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <utility>
@@ -218,15 +217,16 @@ void ForgetGroupsOf(const WorkerEnv* env) {
   registry.endings.erase(registry.endings.lower_bound(from), registry.endings.upper_bound(to));
 }
 
-void NoteStockReduce(const WorkerEnv* env, const std::string& device, const CollGroupParams& params, int32_t instance_key) {
+void NoteStockReduce(const WorkerEnv* env, const std::string& device, const CollGroupParams& params, int32_t instance_key,
+                     int64_t step) {
   if (const auto group = GroupOf(env, device, params)) {
-    ProcessStatements().SayStock(device, group->step_id, instance_key);
+    ProcessStatements().SayStock(device, group->step_id, instance_key, step);
   }
 }
 
 std::string QuestionKey(const CollectiveGroup& group, int peer, const CollectiveCall& call) {
   return Rendezvous::CreateKey(group.members[peer].device, group.members[peer].incarnation, group.self().device,
-                               kQuestion + std::to_string(call.instance) + "," + call.turn, tensorflow::FrameAndIter(0, 0));
+                               kQuestion + NameOf(call), tensorflow::FrameAndIter(0, 0));
 }
 
 std::string MessageKey(const CollectiveGroup& group, int from, int to, const std::string& edge) {
@@ -248,11 +248,8 @@ bool AnswerForGroup(const WorkerEnv* env, int64_t step_id, const Rendezvous::Par
   }
   const std::string edge(key.edge_name);
   if (edge.rfind(kQuestion, 0) != 0) return false;
-  const size_t number = sizeof(kQuestion) - 1, comma = edge.find(',', number);
-  CollectiveCall call;
+  CollectiveCall call = CallNamed(edge.substr(sizeof(kQuestion) - 1));
   call.group = step_id;
-  call.instance = static_cast<int32_t>(std::strtol(edge.c_str() + number, nullptr, 10));
-  if (comma != std::string::npos) call.turn = edge.substr(comma + 1);
   ProcessStatements().Ask(std::string(key.src_device), call, [answer](const Outcome& outcome, const std::string& said) {
     if (!outcome.ok()) return answer(absl::Status(static_cast<absl::StatusCode>(outcome.code), outcome.message), Tensor());
     Tensor text(tensorflow::DT_STRING, tensorflow::TensorShape());

@@ -63,9 +63,9 @@ void BreakGroupsOf(const tensorflow::WorkerEnv* env, const absl::Status& why);
 // The server goes.
 void ForgetGroupsOf(const tensorflow::WorkerEnv* env);
 
-// Stock TensorFlow begins an all-reduce on `device`, in a group that is complete.
+// Stock TensorFlow begins an all-reduce on `device`, in a group that is complete. `step`: CollectiveCall's.
 void NoteStockReduce(const tensorflow::WorkerEnv* env, const std::string& device, const tensorflow::CollGroupParams& params,
-                     int32_t instance_key);
+                     int32_t instance_key, int64_t step);
 
 // What `peer` is asked for to know what it says about a call.
 std::string QuestionKey(const CollectiveGroup& group, int peer, const CollectiveCall& call);

@@ -2,6 +2,9 @@
 #ifndef TFSCHED_CC_TRANSPORT_COLLECTIVE_RESOLVER_H_
 #define TFSCHED_CC_TRANSPORT_COLLECTIVE_RESOLVER_H_
 
+#include <cstdint>
+#include <string>
+
 #include "tensorflow/core/distributed_runtime/worker_cache.h"
 #include "tensorflow/core/distributed_runtime/worker_env.h"
 #include "tensorflow/core/framework/collective.h"
@@ -16,6 +19,10 @@ tensorflow::CollectiveExecutorMgrInterface* NewCollectiveExecutorMgr(const tenso
                                                                      const tensorflow::WorkerEnv* env,
                                                                      tensorflow::WorkerCacheInterface* workers,
                                                                      const std::string& task_name);
+
+// CollectiveCall's step of an op that has this executor: the session's step, or 0 of functions, which share one executor.
+// `executor` may be null.
+int64_t StepOf(const tensorflow::CollectiveExecutor* executor);
 
 }  // namespace tfsched
 

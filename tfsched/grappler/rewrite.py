@@ -15,7 +15,7 @@ from tfsched.grappler.barrier import crossing as barrier
 from tfsched.grappler.barrier import guards
 from tfsched.grappler.barrier.background import Body
 from tfsched.grappler.collectives.exchange import Exchanged, schedule_all_reduces
-from tfsched.grappler.collectives.packs import REDUCE_OP
+from tfsched.grappler.collectives.keys import AGREE_OP, REDUCE_OPS
 from tfsched.grappler.plugins import load_permitted
 from tfsched.grappler.reading.clients import home_of_function, is_function
 from tfsched.grappler.reading.graph import GraphView, split_input
@@ -28,9 +28,12 @@ from tfsched.grappler.reading.transfers import (
     receivers,
 )
 from tfsched.grappler.reading.variable_uses import Variable
-from tfsched.grappler.reading.variables import VariableKey
+from tfsched.grappler.reading.variables import VariableKey, is_handle
 from tfsched.grappler.sending import dags, partition, proxies, pushes, ranks
 from tfsched.ordering import Plan
+
+# Why a session's variables keep the barrier although ``barrier=False``.
+_REDUCED = "gradients are all-reduced in a session"
 
 # (sender, receiver) -> the ordered transfers between them, the first to go first.
 Groups = dict[tuple[str, str], list[Transfer]]
@@ -115,7 +118,7 @@ def rewrite(
     changed = bare is not graph
     graph = bare
     plan = load_plan(options.plan) if options.plan else None
-    if any(node.op == REDUCE_OP for node in graph.node) and options.ordering != "none":
+    if any(node.op in REDUCE_OPS for node in graph.node) and options.ordering != "none":
         changed = _schedule_all_reduces(GraphView(graph), step, options, plan, local, report) or changed
     crossing = None
     if not barrier.has_crossed(graph):
@@ -126,7 +129,10 @@ def rewrite(
             if not options.barrier and (exchanges or len(set(view.tasks) - {""}) > 1):
                 crossing = _cross_function(view, step, client, local, report)
         elif home:
-            crossing = _cross_session(view, step, None if options.barrier else client, home, report)
+            reduces = any(node.op == AGREE_OP for node in view.nodes)
+            crossing = _cross_session(view, step, None if options.barrier or reduces else client, home, report)
+            if reduces and not options.barrier:
+                report.kept = dict.fromkeys((node.name for node in view.nodes if is_handle(node)), _REDUCED)
         changed = changed or crossing is not None or report.waits
     if options.ordering != "none" and is_placed(graph):
         changed = _order_transfers(GraphView(graph), step, options, plan, report) or changed

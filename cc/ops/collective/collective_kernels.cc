@@ -8,6 +8,7 @@
 #include "cc/ops/barrier/inputs.h"
 #include "cc/transport/all_reduce.h"
 #include "cc/transport/collective_counts.h"
+#include "cc/transport/collective_resolver.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -43,6 +44,7 @@ void WithGroup(OpKernelContext* context, int first, AsyncOpKernel::DoneCallback 
       tensorflow::errors::InvalidArgument("tfsched: the collective group's size is ", size, "; give 1 or more."), done);
   OP_REQUIRES_OK_ASYNC(context, FindServer(*context->device(), &env), done);
   call.turn = TurnOf(*context);
+  call.step = StepOf(context->collective_executor());
   CompleteGroup(env, context->device()->attributes(), key, size, context->cancellation_manager(),
                 [context, done, call, next = std::move(next)](const absl::Status& status,
                                                               std::shared_ptr<const CollectiveGroup> group) {

@@ -11,13 +11,13 @@ from tensorflow.core.framework import types_pb2
 from tfsched._options import Options
 from tfsched.graph_ops import EXCHANGE_OP
 from tfsched.grappler.collectives.bundles import Bundle, make_bundles, piece_bytes
+from tfsched.grappler.collectives.keys import AGREE_OP, PREFIX, STOCK, inputs_of
 from tfsched.grappler.collectives.orders import Orders, decide
-from tfsched.grappler.collectives.packs import AGREE_OP, ALL_REDUCE_OP, Element, Pack, find_packs
+from tfsched.grappler.collectives.packs import ALL_REDUCE_OP, Element, Pack, find_packs
 from tfsched.grappler.collectives.records import note
 from tfsched.grappler.reading.graph import GraphView, digest, split_input
 from tfsched.ordering import Plan
 
-PREFIX = "tfsched/all_reduce/"
 # A tensor of at most so many bytes goes whole to everybody: one message less to wait for.
 WHOLE_BYTES = 16_384
 
@@ -137,11 +137,11 @@ class _Rewrite:
         self.view, self.pack, self.bundles, self.count, self.options = view, pack, bundles, count, options
         self.node = view.nodes[pack.reduce]
         self.dtype = self.node.attr["T"].type
-        self.keys = list(self.node.input[1:4])
         # What the stock op waits for besides its data, but for other all-reduces.
         self.after = [f"^{view.nodes[source].name}" for source in view.control_inputs[pack.reduce] if source not in replaced]
         # Names are made from the stock op's, which is a graph's only one of that name.
         self.prefix = PREFIX + self.node.name
+        self.keys = inputs_of(self.node, lambda name, value: self._const(name, [value], scalar=True))
 
     def run(self) -> None:
         agreed = self._add("agree", AGREE_OP, self.keys, plan=self._plan())
@@ -229,7 +229,7 @@ class _Rewrite:
         """Gives the stock op what the switches let through, and another name; returns its tensors' names."""
         view = self.view
         self.node_name = self.node.name
-        self.node.name = f"{self.node_name}/stock"
+        self.node.name = self.node_name + STOCK
         view.names.add(self.node.name)
         if self.pack.join is None or self.pack.part is None:
             self.node.input[0] = switches[0]
@@ -268,9 +268,10 @@ class _Rewrite:
         }
         return " ".join(f"{key}={value}" for key, value in words.items()).encode()
 
-    def _const(self, name: str, values: list[int], after: str, scalar: bool = False) -> str:
+    def _const(self, name: str, values: list[int], after: str = "", scalar: bool = False) -> str:
         """A constant in the branch of ``after``: one that is in none would do, but is in no loop either."""
-        node_name = self._add(name, "Const", ["^" + split_input(after)[0]], dtype=types_pb2.DT_INT32)
+        behind = ["^" + split_input(after)[0]] if after else []
+        node_name = self._add(name, "Const", behind, dtype=types_pb2.DT_INT32)
         tensor = self.view.graph.node[-1].attr["value"].tensor
         tensor.dtype = types_pb2.DT_INT32
         tensor.tensor_shape.SetInParent()

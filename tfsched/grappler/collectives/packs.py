@@ -10,10 +10,13 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import tensor_util
 
+from tfsched.grappler.collectives.keys import OLD_REDUCE_OP, REDUCE_OPS, already_scheduled, tells_no_calls_apart
 from tfsched.grappler.reading.graph import GraphView, split_input
 from tfsched.grappler.reading.shapes import Shapes
 
-REDUCE_OP, AGREE_OP, ALL_REDUCE_OP = "CollectiveReduceV2", "TfschedAgree", "TfschedAllReduce"
+ALL_REDUCE_OP = "TfschedAllReduce"
+# In front of what TensorFlow's own optimizer has packed, into memory that what follows shares.
+_SHARED = "_ScopedAllocatorConcat"
 
 # Type -> bytes of an element. cc/collective knows these, and no others.
 TYPES = {
@@ -80,7 +83,7 @@ def find_packs(
     packs: list[Pack] = []
     kept: dict[str, int] = {}
     for number, node in enumerate(view.nodes):
-        if node.op != REDUCE_OP or not needed[number] or number in finder.agreed:
+        if node.op not in REDUCE_OPS or not needed[number] or number in finder.agreed:
             continue
         found = "on a task without tfsched" if view.tasks[number] not in local else finder.pack(number)
         if isinstance(found, Pack):
@@ -94,9 +97,7 @@ class _Finder:
     def __init__(self, view: GraphView, visible: Collection[int]):
         self._view, self._visible = view, visible
         self._shapes = Shapes(view)
-        keys = {node.input[2] for node in view.nodes if node.op == AGREE_OP}
-        # Seen in an earlier run of the pass, or in another branch of one.
-        self.agreed = {number for number, node in enumerate(view.nodes) if node.op == REDUCE_OP and node.input[3] in keys}
+        self.agreed = already_scheduled(view)
 
     def pack(self, number: int) -> Pack | str:
         """The pack around an all-reduce, or why it stays as it is."""
@@ -105,7 +106,11 @@ class _Finder:
         reason = self._unsuitable(node)
         if reason:
             return reason
+        if tells_no_calls_apart(view, number):
+            return "with a constant key in a function"
         source = view.data_inputs[number][0]
+        if source.source >= 0 and view.nodes[source.source].op == _SHARED:
+            return "packed by TensorFlow's scoped allocator"
         readers = _readers(view, number)
         joined = source.source >= 0 and view.nodes[source.source].op == "ConcatV2"
         if joined and view.consumers[source.source] == [number]:
@@ -123,7 +128,8 @@ class _Finder:
             return "on an accelerator"
         if node.attr["timeout_seconds"].f > 0:
             return "with a time limit"
-        size = self._constant(split_input(node.input[1])[0])
+        old = node.op == OLD_REDUCE_OP
+        size = node.attr["group_size"].i if old else self._constant(split_input(node.input[1])[0])
         return "of one worker" if size is not None and int(size) < 2 else ""
 
     def _joined(self, number: int, join: int, part: int) -> Pack | str:
