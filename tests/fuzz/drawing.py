@@ -20,7 +20,7 @@ def shape(seed):
     """The kind of program and the cluster that a whole block of seeds shares."""
     draw = generator(seed // BLOCK, "shape")
     if seed >= MIRRORED_FROM:
-        return {"kind": "mirrored", "ps": 0, "workers": 2, "bps": draw.choice(RATES_BPS), "stock": []}
+        return {"kind": "mirrored", "ps": 0, "workers": draw.choice((2, 2, 3)), "bps": draw.choice(RATES_BPS), "stock": []}
     kind = KINDS[seed // BLOCK % len(KINDS)]
     ps, workers = draw.choice((1, 2)), draw.choice((1, 2))
     if kind in ("asynchronous", "synchronous"):

@@ -10,6 +10,49 @@ from scenarios import mirrored
 
 from tests.fuzz import graphs
 
+_EXACT = 2.0**16  # three workers' gradients are whole multiples of its inverse: their sums are exact in any order
+
+
+class _TwoRules:
+    """One optimizer for the first half of the variables, another one for the rest."""
+
+    def __init__(self):
+        self.rules = [mirrored._rule("sgd"), mirrored._rule("adam")]
+
+    def _halves(self, items):
+        items = list(items)
+        return items[: len(items) // 2], items[len(items) // 2 :]
+
+    def build(self, variables):
+        for rule, mine in zip(self.rules, self._halves(variables), strict=True):
+            rule.build(mine)
+
+    def apply_gradients(self, pairs):
+        for rule, mine in zip(self.rules, self._halves(pairs), strict=True):
+            rule.apply_gradients(mine)
+
+    @property
+    def variables(self):
+        return [one for rule in self.rules for one in rule.variables]
+
+
+def _rule(name):
+    """The optimizer of a drawn name."""
+    if name == "two":
+        return _TwoRules()
+    import tf_keras
+
+    optimizers = tf_keras.optimizers
+    more = {
+        "moving averages": lambda: optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9),
+        "adamw": lambda: optimizers.AdamW(0.01, weight_decay=0.01),
+        "clip norms": lambda: optimizers.SGD(0.1, clipnorm=0.01),
+        "loss scale": lambda: tf_keras.mixed_precision.LossScaleOptimizer(
+            optimizers.Adam(0.01), initial_scale=1024, dynamic_growth_steps=3
+        ),
+    }
+    return more[name]() if name in more else mirrored._rule(name)
+
 
 class _Chain(tf.Module):
     """Layers of drawn widths, each with a bias: tensors that are exchanged alone, and small ones that are joined."""
@@ -39,9 +82,10 @@ class _Worker:
         self.strategy = mirrored.join(task)
         self.communication = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=drawn["bytes_per_pack"])
         with self.strategy.scope():
-            self.chain, self.rule = _Chain(drawn["widths"]), mirrored._rule(drawn["rule"])
+            self.chain, self.rule = _Chain(drawn["widths"]), _rule(drawn["rule"])
             self.rule.build(self.chain.all)
         self.width, self.number = drawn["widths"][0], 0
+        self.exact, self.scaled = program["workers"] > 2, drawn["rule"] == "loss scale"
         self.make_step(drawn["clip"], drawn["shows_norm"])
         self.evaluated = tf.function(self.read)
         self.halved = tf.function(self.halve)
@@ -55,7 +99,12 @@ class _Worker:
                 batch = tf.random.stateless_normal([4, self.width], [number, 7 + self.index])
                 with tf.GradientTape() as tape:
                     loss = self.chain.loss(batch)
-                gradients, shown = tape.gradient(loss, self.chain.all), [loss]
+                    target = self.rule.get_scaled_loss(loss) if self.scaled else loss
+                gradients, shown = tape.gradient(target, self.chain.all), [loss]
+                if self.scaled:
+                    gradients = self.rule.get_unscaled_gradients(gradients)
+                if self.exact:
+                    gradients = [tf.round(one * _EXACT) / _EXACT for one in gradients]
                 if not clip and not shows_norm:
                     self.rule.apply_gradients(list(zip(gradients, self.chain.all, strict=True)))
                     return shown
@@ -166,16 +215,31 @@ class _Worker:
             tfsched.configure(**change)
 
 
-def run(task, program, directory, stock):
-    """What this worker saw with each action."""
+def run(task, program, directory, stock, begin=0):
+    """What this worker saw with each action from ``begin`` on, and the action that is the runner's part, or the end."""
     worker = _Worker(task, program, directory, stock)
-    seen = []
-    for number, (name, *arguments) in enumerate(program["actions"]):
-        task.state["doing"] = f"action {number}: {name} {arguments}"
+    seen, actions = [], program["actions"]
+    for at in range(begin, len(actions)):
+        name, *arguments = actions[at]
+        if name == "lose":
+            task.state["worker"] = worker
+            return {"seen": seen, "at": at}
+        task.state["doing"] = f"action {at}: {name} {arguments}"
         seen.append(getattr(worker, name)(*arguments))
     if not stock:
         import tfsched
 
         tfsched.disable()
         tfsched.configure(policy="graph", credit_bytes=-1, rate_bps=0)
-    return seen
+    return {"seen": seen, "at": len(actions)}
+
+
+def step_without_the_lost(task):
+    """Another worker has been lost; the class of the error that this one's next steps have within a few, None if none."""
+    worker = task.state["worker"]
+    try:
+        worker.step(3)
+        worker.values()
+    except tf.errors.OpError as error:
+        return type(error).__name__
+    return None

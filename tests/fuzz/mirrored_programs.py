@@ -1,12 +1,14 @@
 """Draws programs of workers under MultiWorkerMirroredStrategy.
 
 Two workers' sums have the same bits in any order, so what stock TensorFlow gives is determined, and compared bit for bit.
+Three workers round their gradients to so few bits that their sums are exact, which makes it so for them, too.
 """
 
 import itertools
 
 from tests.fuzz import drawing
 
+_RULES = ("descent", "momentum", "sgd", "adam", "adam", "moving averages", "adamw", "clip norms", "loss scale", "two")
 _ACTIONS = {
     "step": 12,
     "values": 4,
@@ -34,7 +36,7 @@ def draw(seed, shape):
     total_bytes = sum(4 * a * b for a, b in itertools.pairwise(widths))
     model = {
         "widths": widths,
-        "rule": rng.choice(("descent", "momentum", "sgd", "adam")),
+        "rule": rng.choice(_RULES),
         "clip": rng.random() < 0.2,
         "shows_norm": rng.random() < 0.1,
         "bytes_per_pack": rng.choice((0, 0, total_bytes // 3)),
@@ -78,5 +80,9 @@ def draw(seed, shape):
             actions.append([name, drawing.change(rng)])
         else:
             actions.append([name])
+    if rng.random() < 0.2:
+        # Somebody is lost, and the program is started again from its last checkpoint.
+        actions += [["save", saved], ["step", rng.choice((1, 2))], ["lose", rng.randrange(shape["workers"])]]
+        actions += [["options", options()], ["restore", saved], ["values"]]
     actions += [["step", 2], ["one", rng.randrange(1 << 10)], ["values"]]
     return {**shape, "seed": seed, "client": "worker0", "model": model, "actions": actions}

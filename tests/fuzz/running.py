@@ -176,14 +176,29 @@ class Bench:
     def _mirrored(self, program, prefix, directory):
         """Workers that all-reduce: each has to see, bit for bit, what it sees with stock TensorFlow."""
         names = [f"worker{index}" for index in range(program["workers"])]
-        pending = {
-            (name, stock): self.cluster(program, stock).submit(
-                name, "tests.fuzz.in_mirrored.run", program=program, directory=f"{directory}/{stock}/{name}", stock=stock
-            )
-            for stock in (True, False)
-            for name in names
-        }
-        seen = {key: one.result(self._limit_s) for key, one in pending.items()}
+        seen = {(name, stock): [] for stock in (True, False) for name in names}
+        begin, actions = 0, program["actions"]
+        while begin <= len(actions):
+            pending = {
+                (name, stock): self.cluster(program, stock).submit(
+                    name,
+                    "tests.fuzz.in_mirrored.run",
+                    program=program,
+                    directory=f"{directory}/{stock}/{name}",
+                    stock=stock,
+                    begin=begin,
+                )
+                for name, stock in seen
+            }
+            for key, one in pending.items():
+                part = one.result(self._limit_s)
+                seen[key] += part["seen"]
+            begin = part["at"] + 1
+            if begin <= len(actions):
+                for stock in (True, False):
+                    self._lose(self.cluster(program, stock), names[actions[part["at"]][1]])
+                for told in seen.values():
+                    told.append(None)
         lines = [
             f"{name}: {line}"
             for name in names
@@ -191,6 +206,18 @@ class Bench:
         ]
         self._nothing_left(program)
         return Finding(program, lines) if lines else None
+
+    def _lose(self, cluster, lost):
+        """Workers cannot go on without another one: whoever is left has to hear of it, and all are started again."""
+        cluster.kill(lost)
+        left = [name for name in cluster.names if name != lost]
+        pending = [cluster.submit(name, "tests.fuzz.in_mirrored.step_without_the_lost") for name in left]
+        for name, one in zip(left, pending, strict=True):
+            assert one.result(self._limit_s) is not None, f"{name} made steps without {lost}"
+        for name in left:
+            cluster.kill(name)
+        for name in cluster.names:
+            cluster.restart(name)
 
     def _nothing_left(self, program):
         """When a program is over no task may hold anything of it."""

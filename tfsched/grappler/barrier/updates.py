@@ -17,6 +17,8 @@ from tfsched.grappler.reading.variables import is_handle
 _CONSTANTS = {"Const", "HostConst"}
 _USED_AFTER = "its value is used after the update"
 _REDUCED = "its reduced gradient, or one that is exchanged with it, is used in the step"
+_BRANCH = "its update is in a loop or a branch"
+_SPARSE = "its gradient is sparse"
 _ASSIGNS = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
 
 # What no mailbox can hold: handles and boxed values belong to the step.
@@ -146,8 +148,10 @@ class _Search:
         return Cut(updates, order, [n for n in order if n in self.exchanges], late, boundary, self.kept)
 
     def _after_a_read(self) -> list[bool]:
-        """Per node: whether it depends on an all-reduce or a variable of another task, so that it belongs to training."""
+        """Per node: whether it depends on a collective or a variable of another task, so that it belongs to training."""
         view = self.view
+        # Sparse gradients are gathered, not reduced.
+        gathered = {n for n, node in enumerate(view.nodes) if self.exchanges and node.op.startswith("CollectiveGather")}
         reads = [number in self.uses.of for number in range(len(view.nodes))]
         crossed = [False] * len(view.nodes)
         for number in view.topological:
@@ -157,7 +161,7 @@ class _Search:
                     other = view.tasks[edge.source] != view.tasks[number]
                     crossed[number] = crossed[number] or crossed[edge.source] or (other and reads[edge.source])
             behind = any(crossed[update] for update in self._updates_before(number))
-            crossed[number] = crossed[number] or behind or number in self.exchanges
+            crossed[number] = crossed[number] or behind or number in self.exchanges or number in gathered
         return crossed
 
     def _updates_before(self, number: int) -> list[int]:
@@ -198,7 +202,10 @@ class _Search:
                 continue
             if number in self.uses.of and self.is_trained(number):
                 sparse = "Sparse" in node.op or "Scatter" in node.op
-                self._keep(number, "its gradient is sparse" if sparse else f"it is updated by {node.op}")
+                branch = node.op in FORKS  # which takes its handle there
+                if branch and all(self.view.nodes[c].op.startswith("Collective") for c in self.view.consumers[number]):
+                    continue  # an ordering token of the strategy
+                self._keep(number, _BRANCH if branch else _SPARSE if sparse else f"it is updated by {node.op}")
             elif node.op.startswith(("Apply", "SparseApply")) and self.view.data_inputs[number][:1]:
                 source = self.view.data_inputs[number][0].source
                 if source >= 0:
@@ -217,7 +224,7 @@ class _Search:
         if any(variable.task != view.tasks[number] for variable in variables):
             return "its update runs on another task"
         if self.conditional[number]:
-            return "its update is in a loop or a branch"
+            return _BRANCH
         if "CPU" not in node.device.rpartition("/")[2].upper():
             return "it is not in host memory"
         if self.capable is not None and view.tasks[number] not in self.capable:
@@ -326,14 +333,14 @@ class _Search:
             if node.op in _CONSTANTS:
                 continue
             if self.conditional[edge.source]:
-                return "its update is in a loop or a branch"
+                return _BRANCH
             if output_dtype(node, edge.port, self.view.graph.library)[1] or sees_reference(self.view, edge.source):
                 return "its update sees a reference variable"
             if self.capable is not None and self.view.tasks[edge.source] not in self.capable:
                 return "its gradient is on a task without tfsched"
         for source in self.view.control_inputs[number]:
             if self.conditional[source] and source not in inside:
-                return "its update is in a loop or a branch"
+                return _BRANCH
         return ""
 
     def _without_awaited(self, updates: list[int], moved: set[int]) -> list[int]:
