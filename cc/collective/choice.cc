@@ -11,8 +11,9 @@ namespace {
 
 constexpr char kWayWord[] = "algorithm", kPaceWord[] = "~pace_bps", kAuto[] = "auto";
 
-// What a message costs a member beside its bytes, in the time of its link: processor time of both ends, most of it in gRPC.
-constexpr double kMessageUs = 100;
+// What a message costs beside its bytes: request, answer and the scheduler's turn, processor time of both ends
+// (docs/overhead.md, benchmarks/partition_cost.py).
+constexpr double kMessageUs = 30;
 // However fast the links, larger tensors are not sent W - 1 times.
 constexpr int64_t kMostWhole = 1 << 18;
 

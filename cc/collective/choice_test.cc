@@ -24,12 +24,12 @@ TEST(ChoiceTest, WithoutAPaceTheFixedSizeDecides) {
 }
 
 TEST(ChoiceTest, FastLinksSendMoreToEverybody) {
-  const int64_t gigabit = 1'000'000'000;                          // 125 bytes a us: a message's 100 us are 12,500 bytes
-  EXPECT_EQ(Choose(3, 37'500, 0, At(gigabit)), Way::kEverybody);  // 12,500 x 3 x 2 / (2 x 1)
-  EXPECT_EQ(Choose(3, 37'501, 0, At(gigabit)), Way::kDirect);
-  EXPECT_EQ(Choose(8, 26'190, 0, At(gigabit)), Way::kDoubling);  // 12,500 x 8 x 11 / (7 x 6)
-  EXPECT_EQ(Choose(8, 26'191, 0, At(gigabit)), Way::kDirect);
-  EXPECT_EQ(Choose(3, 200'000, 0, At(10 * gigabit)), Way::kEverybody);
+  const int64_t gigabit = 1'000'000'000;                          // 125 bytes a us: a message's 30 us are 3,750 bytes
+  EXPECT_EQ(Choose(3, 11'250, 0, At(gigabit)), Way::kEverybody);  // 3,750 x 3 x 2 / (2 x 1)
+  EXPECT_EQ(Choose(3, 11'251, 0, At(gigabit)), Way::kDirect);
+  EXPECT_EQ(Choose(8, 7'857, 0, At(gigabit)), Way::kDoubling);  // 3,750 x 8 x 11 / (7 x 6)
+  EXPECT_EQ(Choose(8, 7'858, 0, At(gigabit)), Way::kDirect);
+  EXPECT_EQ(Choose(3, 100'000, 0, At(10 * gigabit)), Way::kEverybody);
   EXPECT_EQ(Choose(3, 300'000, 0, At(1000 * gigabit)), Way::kDirect);
   EXPECT_EQ(Choose(3, 20'000, 0, At(gigabit / 4)), Way::kDirect);
 }

@@ -64,8 +64,9 @@ class Statements {
   };
   Counters counters() const;
 
-  // Of each member and group the newest calls are remembered. Whoever is further behind gets an error.
-  static constexpr size_t kRemembered = 4096;
+  // Of each member and group the newest calls are remembered. Whoever is further behind gets an error; but nobody can be, by
+  // more calls than a step or two have. What is remembered keeps the heap between it from being one: about 20 KB a call.
+  static constexpr size_t kRemembered = 1024;
 
  private:
   struct Turn {

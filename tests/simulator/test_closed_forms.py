@@ -97,8 +97,8 @@ def test_two_workers_exchange_whole_tensors_in_one_round() -> None:
 
 @pytest.mark.parametrize(("workers", "rounds", "copies"), [(3, 1, 2), (4, 1, 3), (8, 3, 7)])
 def test_small_tensors_go_whole_to_everybody(workers: int, rounds: int, copies: int) -> None:
-    workload = Workload.from_layers(layers((0, 0, 100)))
-    assert step_us(workload, exchanging(workers, startup_us=1000)) == pytest.approx(rounds * 1000 + copies * 100)
+    workload = Workload.from_layers(layers((0, 0, 50)))
+    assert step_us(workload, exchanging(workers, startup_us=1000)) == pytest.approx(rounds * 1000 + copies * 50)
 
 
 def test_small_tensors_are_bundled() -> None:

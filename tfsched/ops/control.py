@@ -45,7 +45,7 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
 
       Of all-reduces, in each worker: ``packs_scheduled`` (stock all-reduces that were exchanged tensor by tensor),
       ``packs_stock`` (that were left to stock TensorFlow, because workers differ), ``all_reduces`` (tensors exchanged),
-      ``all_reduces_failed``, ``calls_remembered`` (stock all-reduces of which it is known what workers said; at most 4096 a
+      ``all_reduces_failed``, ``calls_remembered`` (stock all-reduces of which it is known what workers said; at most 1024 a
       group) and ``calls_awaited`` (questions of other workers that wait for an answer).
 
       In tasks that receive transfers in chunks: ``merges_in_place`` (tensors whose chunks were received side by side) and
