@@ -84,7 +84,7 @@ void Statements::Settle(const std::string& member, const CollectiveCall& call, c
   Later later;
   {
     const MutexLock lock(&mu_);
-    InstanceOf(&BoardOf(member, call.group), call.instance, &later).turns[call.turn].settled = conditions;
+    InstanceOf(&BoardOf(member, call.group), {call.step, call.instance}, &later).turns[call.turn].settled = conditions;
   }
   Run(later);
 }
@@ -93,7 +93,7 @@ std::optional<Conditions> Statements::Settled(const std::string& member, const C
   const MutexLock lock(&mu_);
   const auto board = boards_.find({member, call.group});
   if (board == boards_.end()) return std::nullopt;
-  const auto instance = board->second.instances.find(call.instance);
+  const auto instance = board->second.instances.find({call.step, call.instance});
   if (instance == board->second.instances.end()) return std::nullopt;
   const auto turn = instance->second.turns.find(call.turn);
   return turn == instance->second.turns.end() ? std::nullopt : turn->second.settled;
