@@ -28,7 +28,8 @@ using tensorflow::Rendezvous;
 using tensorflow::Tensor;
 using tensorflow::WorkerEnv;
 
-// Sessions and functions use steps below 2^56, stock collectives some from there on, background functions negative ones.
+// Sessions and functions use steps below 2^56, stock collectives some from there on, background functions negative ones;
+// copies between devices of eager programs use any.
 constexpr int64_t kFirstStep = int64_t{1} << 60;
 constexpr uint64_t kStepMask = (uint64_t{1} << 58) - 1;
 // In the names of questions and other messages; "tfsched/" as in everything that tfsched sends.
@@ -236,7 +237,11 @@ std::string MessageKey(const CollectiveGroup& group, int from, int to, const std
 
 bool AnswerForGroup(const WorkerEnv* env, int64_t step_id, const Rendezvous::ParsedKey& key,
                     const Rendezvous::DoneCallback& done) {
-  if (step_id < kFirstStep) return false;
+  const std::string edge(key.edge_name);
+  const bool asks = edge.rfind(kQuestion, 0) == 0;
+  // A step alone proves nothing: TensorFlow draws those of copies between devices from all numbers, and a program may have
+  // joined this task under another job's name.
+  if (step_id < kFirstStep || !(asks || edge.rfind(kMessage, 0) == 0)) return false;
   const auto answer = [done](const absl::Status& status, const Tensor& value) {
     done(status, Rendezvous::Args(), Rendezvous::Args(), value, /*is_dead=*/false);
   };
@@ -246,8 +251,7 @@ bool AnswerForGroup(const WorkerEnv* env, int64_t step_id, const Rendezvous::Par
     answer(status, Tensor());
     return true;
   }
-  const std::string edge(key.edge_name);
-  if (edge.rfind(kQuestion, 0) != 0) return false;
+  if (!asks) return false;
   CollectiveCall call = CallNamed(edge.substr(sizeof(kQuestion) - 1));
   call.group = step_id;
   ProcessStatements().Ask(std::string(key.src_device), call, [answer](const Outcome& outcome, const std::string& said) {

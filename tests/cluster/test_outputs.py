@@ -36,3 +36,8 @@ def test_the_seed_is_set_while_functions_run(nursery, options):
         result = cluster.call("chief0", "outputs.seeds", options=options, limit_s=60)
     assert result["values"] == [[[10 + number, 20], [10 + number, 20 + number]] for number in range(20)]
     assert result["seeds"] > 1
+
+
+def test_a_task_that_has_been_joined_under_another_name_sends_what_it_is_asked_for(nursery):
+    with Cluster(nursery=nursery, ps=0, workers=0, coordinator=True) as cluster:
+        assert cluster.call("chief0", "outputs.renamed", times=16, limit_s=60) == [["A", "B"]] * 16

@@ -89,3 +89,23 @@ def seeds(task, options, calls=20):
         seed += 1
         tf.random.set_seed(seed)
     return {"values": values, "seeds": seed}
+
+
+def renamed(task, times):
+    """Joins a task under another job's name, again and again, and fetches what its functions have computed.
+
+    Each time TensorFlow draws another step, from all numbers, for what the task sends.
+    """
+    import tfsched
+    from tfsched.bench.ports import free_ports
+
+    (port,) = free_ports(1)
+    task.state["servers"] = [tfsched.Server({"worker": [f"127.0.0.1:{port}"]}, job_name="worker", task_index=0)]
+    values = []
+    for number in range(times):
+        cluster = tf.train.ClusterSpec({"guest": [f"127.0.0.1:{port}"]})
+        tf.config.experimental_connect_to_cluster(cluster, protocol=task.spec["protocol"])
+        with tf.device("/job:guest/task:0/device:CPU:0"):
+            value = tf.function(lambda: tf.strings.upper(tf.constant(["a", "b"])))()
+        values.append(value.numpy().tolist())
+    return [[text.decode() for text in pair] for pair in values]
