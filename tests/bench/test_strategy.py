@@ -67,7 +67,7 @@ def test_a_worker_that_got_no_step_was_idle_all_the_time():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"api": "keras"}, "api 'keras' is unknown: choose session, strategy or mirrored"),
+        ({"api": "keras"}, "api 'keras' is unknown: choose session, strategy, mirrored or parallel"),
         ({"placement": "best"}, "placement 'best' is unknown: choose round-robin or balanced"),
         ({"api": "mirrored", "placement": "balanced"}, "--placement is about parameter servers"),
         ({"api": "strategy", "claims": True}, "--claims traces the steps of sessions"),

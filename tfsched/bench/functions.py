@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
 
 
 def make_network(model: Model, strategy: Any, seed: int) -> Network:
-    """The model with its variables where the strategy puts them: dealt out to the parameter servers, or on all workers."""
+    """The model with its variables where the strategy puts them on the parameter servers; shards count as variables."""
     tf.random.set_seed(seed)
     with strategy.scope():
-        return model.make()
+        network = model.make()
+    return dataclasses.replace(network, variables=_parts(network.variables), trainable=_parts(network.trainable))
+
+
+def _parts(variables: list[Any]) -> list[Any]:
+    return [part for variable in variables for part in getattr(variable, "variables", [variable])]
 
 
 def describe(network: Network) -> list[Described]:

@@ -102,7 +102,7 @@ def renamed(task, times):
     (port,) = free_ports(1)
     task.state["servers"] = [tfsched.Server({"worker": [f"127.0.0.1:{port}"]}, job_name="worker", task_index=0)]
     values = []
-    for number in range(times):
+    for _ in range(times):
         cluster = tf.train.ClusterSpec({"guest": [f"127.0.0.1:{port}"]})
         tf.config.experimental_connect_to_cluster(cluster, protocol=task.spec["protocol"])
         with tf.device("/job:guest/task:0/device:CPU:0"):
