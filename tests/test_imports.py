@@ -48,7 +48,7 @@ PARTS = {
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
     "bench": rule(
-        "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel tracing"
+        "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel placement tracing"
     ),
     "commands": rule(
         "tensorflow tensorflow_io absl google rich yaml",
