@@ -52,7 +52,10 @@ def planned(trace, algorithm, startup_us):
 
 
 def trained(cluster, **options):
-    return everywhere(cluster, "planned.train", options={**CREDIT, **options})
+    """Of each worker what it trained, and what it sent in the last step once all have received it."""
+    results = everywhere(cluster, "planned.train", options={**CREDIT, **options})
+    sends = everywhere(cluster, "planned.sent")
+    return [{**one, "sends": rows} for one, rows in zip(results, sends, strict=True)]
 
 
 def by_message(sends):

@@ -13,7 +13,9 @@ def begin(task, options):
         count = tf.Variable(0, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
     def replica():
-        gradients = [tf.fill(variable.shape, task.spec["index"] + 1.0) + 0.0 * variable for variable in variables]
+        # Not constants: Grappler would fold them, and their pack, to one.
+        one = task.spec["index"] + 1.0
+        gradients = [tf.clip_by_value(variable, one, one) for variable in variables]
         reduced = tf.distribute.get_replica_context().all_reduce("sum", gradients)
         for variable, gradient in zip(variables, reduced, strict=True):
             variable.assign_add(gradient)

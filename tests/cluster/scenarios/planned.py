@@ -21,7 +21,12 @@ def _one_after_another(gradients, loss):
     for layer in reversed(range(layers)):
         work = tf.tanh(work @ work)
         one = tf.clip_by_value(work[0, 0], 1.0, 1.0)
-        made[layer], made[layers + layer] = gradients[layer] * one, gradients[layers + layer] * one
+        both = layer, layers + layer
+        for index in both:
+            made[index] = gradients[index] * one
+        # A busy processor could else leave them behind the next layer's work.
+        with tf.control_dependencies([made[index] for index in both]):
+            work = tf.identity(work)
     return made
 
 
@@ -69,21 +74,39 @@ def trace(task, options, steps=2):
 
 
 def train(task, options=None, steps=4):
-    """The variables after training, and of the last step what this process's scheduler sent and how many elements were
-    exchanged as one; without ``options`` as stock TensorFlow does it."""
+    """The variables after training; without ``options`` as stock TensorFlow does it."""
     mirrored.join(task, options)
     step, variables = _make_step(task)
-    sends, begin_us = [], 0
     for number in range(steps):
         if options is not None:
             import tfsched
 
             tfsched.drain()
+            _wait_until_sent()
             tfsched.transfers(clear=True)
-        begin_us = time.time_ns() // 1000
+        task.state["planned begin_us"] = time.time_ns() // 1000
         step(tf.constant(number))
     if options is not None:
         tfsched.drain()
-        # What the step before had left for a peer that is behind may leave in this one.
-        sends = [row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us]
-    return {"variables": [mirrored._text(one) for one in variables], "sends": json.loads(json.dumps(sends))}
+    return {"variables": [mirrored._text(one) for one in variables]}
+
+
+def _wait_until_sent(limit_s=30):
+    """A worker's step ends when it has received all; its peer may be behind. So the next begins at about the same time."""
+    import tfsched
+
+    until = time.monotonic() + limit_s
+    while tfsched.stats()["queue_depth"] or tfsched.stats()["on_wire_bytes"]:
+        if time.monotonic() > until:
+            raise TimeoutError(f"not sent within {limit_s} s: {tfsched.stats()}")
+        time.sleep(0.001)
+
+
+def sent(task):
+    """What this process's scheduler sent in the last step of ``train``, all of it."""
+    import tfsched
+
+    _wait_until_sent()
+    begin_us = task.state["planned begin_us"]
+    sends = [row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us]
+    return json.loads(json.dumps(sends))
