@@ -23,9 +23,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 PAYLOAD = 1448 / 1514
 # How the bench's settings are simulated: the wire's order is that of the layers, its pieces and credit tfsched's defaults.
 SETTINGS = {
-    "tio": {"policy": "bytescheduler", "partition_bytes": 500_000, "credit_bytes": 1_000_000},
-    "fifo": {"policy": "fifo", "partition_bytes": 500_000, "credit_bytes": 1_000_000},
-    "p3": {"policy": "p3", "partition_bytes": 500_000, "credit_bytes": 1_000_000},
+    "tio": {"policy": "bytescheduler", "credit_bytes": 1_000_000},
+    "fifo": {"policy": "fifo", "credit_bytes": 1_000_000},
+    "p3": {"policy": "p3", "credit_bytes": 1_000_000},
 }
 
 

@@ -18,14 +18,23 @@ MAX_CHUNKS = 4096
 BLOCK_BYTES = 64
 
 
-# An all-reduced tensor is exchanged in pieces of at most so many bytes where no option says it: two fill the default credit.
-EXCHANGE_BYTES = 500_000
+# Where no option says it, a worker's part of a piece of an all-reduced tensor has at most so many bytes, and so has a
+# message: four fill the default credit.
+_PART_BYTES = 250_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
 WHOLE_BYTES = 16_384
 
 # Tensors below the first are all-reduced together with others, to bundles of at most the second: a message costs more.
 SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
+
+
+def exchange_bytes(workers: int) -> int:
+    """Of how many bytes the pieces are at most in which so many workers exchange a tensor, where no option says it.
+
+    Every message costs a request and an answer, so messages are of one size, however many workers share a piece.
+    """
+    return _PART_BYTES * max(workers, 2)
 
 
 def bundles_of(sizes_bytes: Sequence[int], piece_bytes: int) -> list[list[int]]:

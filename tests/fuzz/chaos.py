@@ -13,7 +13,7 @@ import time
 
 from absl import app, flags
 
-from tests.cluster.cluster import Cluster, TaskDied, TaskError, cut_network, task_environment
+from tests.cluster.cluster import Cluster, TaskDied, TaskError, cut_network, task_environment, wait_until
 from tests.cluster.nurseries import Nurseries
 from tests.fuzz import chaos_mirrored, chaos_programs, steps_told
 from tests.fuzz.running import native_stacks
@@ -111,9 +111,14 @@ class _Strategy:
         self.run, self.cluster, self.testbed, self.pending = run, cluster, testbed, None
 
     def start(self):
-        """Has as many steps scheduled as last longer than the faults."""
+        """Has as many steps scheduled as last longer than the faults, and returns when the first one is."""
         self.pending = self.cluster.submit(
             "chief0", "tests.fuzz.in_chaos_strategy.count", options=self.run["options"][0], sizes=self.run["sizes"]
+        )
+        wait_until(
+            lambda: self.pending.done() or self.cluster.call("chief0", "tests.fuzz.in_chaos_strategy.began"),
+            _CALL_S,
+            "the coordinator to schedule a step",
         )
 
     def fault(self, name, task, how):

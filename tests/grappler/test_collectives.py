@@ -30,7 +30,7 @@ class Step:
       device: where everything is.
     """
 
-    def __init__(self, packs=((LARGE, 10, 3 * LARGE, 20),), device=WORKER, **attrs):
+    def __init__(self, packs=((LARGE, 10, 3 * LARGE, 20),), device=WORKER, workers=2, **attrs):
         attrs = {"merge_op": "Add", "final_op": "Id", "T": "float32", **attrs}
         dtype = tf.as_dtype(attrs.pop("T"))
         sizes = [size for pack in packs for size in pack]
@@ -52,7 +52,7 @@ class Step:
                 begin += len(pack)
             keys = [
                 (
-                    tf.constant(2, name=f"size{number}"),
+                    tf.constant(workers, name=f"size{number}"),
                     tf.constant(1, name=f"key{number}"),
                     tf1.placeholder_with_default(100 + number, [], f"instance{number}"),
                 )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsched._rules import EXCHANGE_BYTES, bundles_of, chunk_bytes, chunks_of
+from tfsched._rules import bundles_of, chunk_bytes, chunks_of, exchange_bytes
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
@@ -45,7 +45,7 @@ class Scheduled(NamedTuple):
     policy: str
     credit_bytes: int
     ordered: bool
-    exchange_bytes: int = EXCHANGE_BYTES
+    exchange_bytes: int
 
 
 def servers_of(parameters: Sequence[Parameter], cluster: Cluster) -> list[int]:
@@ -136,19 +136,19 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         float(i) if decision is None else _priority(method, name, decision.get(name, math.inf))
         for i, name in enumerate(workload.link_names)
     ]
-    exchange_bytes = partition or EXCHANGE_BYTES
+    most_bytes = partition or exchange_bytes(cluster.workers)
     if cluster.architecture == "allreduce":
         partition = 0
     plan = _messages(workload, method, decision, names, priorities)
     if cluster.architecture == "allreduce" and not any(explicit or len(parts) > 1 for parts, explicit, _ in plan):
-        plan = _bundled(plan, exchange_bytes)
+        plan = _bundled(plan, most_bytes)
     pieces: list[Piece] = []
     for parts, place, hold_us in _split(plan, workload, servers):
         pieces += (p._replace(hold_us=hold_us) for p in _cut(parts, workload, servers, priorities, partition, place))
         if len(pieces) > MAX_PIECES:
             raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
-    return Scheduled([pieces[i] for i in order], policy, credit, decision is not None, exchange_bytes)
+    return Scheduled([pieces[i] for i in order], policy, credit, decision is not None, most_bytes)
 
 
 Parts = list[tuple[int, int]]  # parameter, bytes

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tfsched._options import DEFAULT_CREDIT_BYTES, Options
+from tfsched._options import Options
+from tfsched._rules import BUNDLE_BYTES, SMALL_BYTES, exchange_bytes
 from tfsched.grappler.collectives.orders import AS_READY, Orders
 from tfsched.grappler.collectives.packs import TYPES, Pack
 from tfsched.grappler.reading.graph import GraphView
 
-# Without partition_bytes: two of them fill the default credit.
-PIECE_BYTES = DEFAULT_CREDIT_BYTES // 2
-# Tensors below this are joined with others to bundles of at most so many bytes: a message costs more than their bytes.
-SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
 # Pieces are cut down to what 64 bytes for each member divide: so much more, and a whole tensor stays one for 64 members.
 _SLACK_BYTES = 64 * 64
 
@@ -37,9 +34,9 @@ class Bundle:
     first_rank: int = 0
 
 
-def piece_bytes(options: Options) -> int:
+def piece_bytes(options: Options, pack: Pack) -> int:
     """Of how many bytes the pieces are at most in which a tensor is exchanged, where no plan says it."""
-    return options.partition_bytes or PIECE_BYTES
+    return options.partition_bytes or exchange_bytes(pack.members)
 
 
 def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options: Options) -> list[Bundle]:
@@ -47,7 +44,8 @@ def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options
     bundles: list[Bundle] = []
     for number, pack in enumerate(packs):
         size = TYPES[view.nodes[pack.reduce].attr["T"].type]
-        most = min(BUNDLE_BYTES, piece_bytes(options)) // size
+        default = piece_bytes(options, pack)
+        most = min(BUNDLE_BYTES, default) // size
         planned: dict[str, Bundle] = {}
         open_bundle: Bundle | None = None
         for member, element in enumerate(pack.elements):
@@ -66,16 +64,16 @@ def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options
                     open_bundle = bundles[-1]
         for bundle in bundles:
             if bundle.pack == number:
-                bundle.piece_bytes = _pieces_of(bundle, size, orders, options)
+                bundle.piece_bytes = _pieces_of(bundle, size, orders, default)
     _rank(bundles, orders)
     return bundles
 
 
-def _pieces_of(bundle: Bundle, element_bytes: int, orders: Orders, options: Options) -> int:
+def _pieces_of(bundle: Bundle, element_bytes: int, orders: Orders, default: int) -> int:
     """The smallest that the plan wants for any member; whole if it wants that."""
     wanted = [size for member in bundle.members if (size := orders.pieces.get((bundle.pack, member))) is not None]
     if not wanted:
-        return piece_bytes(options)
+        return default
     return min(filter(None, wanted), default=bundle.elements * element_bytes + _SLACK_BYTES)
 
 

@@ -260,7 +260,7 @@ class _Rewrite:
             "tensors": len(self.pack.elements),
             "elements": sum(element.elements for element in self.pack.elements),
             "order": self.orders.name,
-            "partition_bytes": piece_bytes(self.options),
+            "partition_bytes": piece_bytes(self.options, self.pack),
             "policy": policy(self.options),
             "credit_bytes": self.options.credit_bytes,
             "ranks": digest(repr(ranks).encode()),

@@ -57,12 +57,14 @@ class Pack:
       join: number of the ConcatV2 in front of it, None where it reduces a lone tensor.
       part: number of the SplitV behind it, None likewise.
       elements: its tensors in their order.
+      members: how many workers reduce it, 0 where the graph does not state it.
     """
 
     reduce: int
     join: int | None
     part: int | None
     elements: list[Element]
+    members: int
 
 
 def find_packs(
@@ -128,9 +130,14 @@ class _Finder:
             return "on an accelerator"
         if node.attr["timeout_seconds"].f > 0:
             return "with a time limit"
-        old = node.op == OLD_REDUCE_OP
-        size = node.attr["group_size"].i if old else self._constant(split_input(node.input[1])[0])
-        return "of one worker" if size is not None and int(size) < 2 else ""
+        return "of one worker" if self._members(node) == 1 else ""
+
+    def _members(self, node: Any) -> int:
+        """How many workers reduce; 0 where the graph does not state it."""
+        if node.op == OLD_REDUCE_OP:
+            return int(node.attr["group_size"].i)
+        size = self._constant(split_input(node.input[1])[0])
+        return 0 if size is None else int(size)
 
     def _joined(self, number: int, join: int, part: int) -> Pack | str:
         view = self._view
@@ -146,7 +153,7 @@ class _Finder:
                 if edge.source == part:
                     consumers[edge.port].append((consumer, position))
         elements = [Element(*one) for one in zip(tensors, map(int, sizes), consumers, strict=True)]
-        return Pack(number, join, part, elements)
+        return Pack(number, join, part, elements, self._members(view.nodes[number]))
 
     def _lone(self, number: int) -> Pack | str:
         view = self._view
@@ -160,7 +167,8 @@ class _Finder:
             return "of few elements"
         if number in self._visible:
             return "whose pack is used as a whole"
-        return Pack(number, None, None, [Element(view.nodes[number].input[0], elements, _readers(view, number))])
+        node = view.nodes[number]
+        return Pack(number, None, None, [Element(node.input[0], elements, _readers(view, number))], self._members(node))
 
     def _elements(self, number: int, port: int) -> int | None:
         """How many elements an output has, as far as it is certain."""
