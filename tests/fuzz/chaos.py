@@ -111,20 +111,20 @@ class _Strategy:
         self.run, self.cluster, self.testbed, self.pending = run, cluster, testbed, None
 
     def start(self):
-        """Has as many steps scheduled as last longer than the faults, and returns when the first one is."""
+        """Has as many steps scheduled as last longer than the faults, and returns when some have run."""
         self.pending = self.cluster.submit(
             "chief0", "tests.fuzz.in_chaos_strategy.count", options=self.run["options"][0], sizes=self.run["sizes"]
         )
         wait_until(
             lambda: self.pending.done() or self.cluster.call("chief0", "tests.fuzz.in_chaos_strategy.began"),
             _CALL_S,
-            "the coordinator to schedule a step",
+            "the coordinator's first steps",
         )
 
     def fault(self, name, task, how):
         """One fault; the coordinator does something about it by itself."""
         if self.pending.done():
-            raise AssertionError("the coordinator's program ended before it was asked to")
+            raise AssertionError(f"the coordinator's program ended before it was asked to: {self.pending.result(0)}")
         if name == "stop":
             self.cluster.stop(task)
             time.sleep(how)

@@ -58,7 +58,9 @@ class _Training:
         timer.start()
         try:
             concrete = self.function.get_concrete_function(*arguments)
-            return manager.get_cancelable_function(concrete)(*arguments)
+            result = manager.get_cancelable_function(concrete)(*arguments)
+            self.next_step = what  # it has ended before: the next one is cancelled
+            return result
         finally:
             timer.join()
 

@@ -27,7 +27,8 @@ def count(task, options, sizes):
     values = []
     while not task.state.get("stop") and len(values) < _MOST:
         values.append(coordinator.schedule(step, args=(tf.constant(len(values)),)))
-        task.state["began"] = True
+        if len(values) == 2 * _AHEAD:
+            task.state["began"] = True
         # A result that has not been copied is lost with its worker, so none is fetched.
         while sum(not one._status_available_event.is_set() for one in values[-2 * _AHEAD :]) > _AHEAD:
             time.sleep(0.005)
@@ -36,7 +37,7 @@ def count(task, options, sizes):
 
 
 def began(task):
-    """Whether a step has been scheduled: stock TensorFlow, too, ends a program that loses a task while it connects."""
+    """Whether all tasks have long been connected: stock TensorFlow, too, ends a program whose first connections fail."""
     return task.state.get("began", False)
 
 
