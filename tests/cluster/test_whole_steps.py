@@ -72,6 +72,13 @@ def test_two_sessions_that_train_in_turns_see_each_others_steps(slow, master, ot
     assert read == [0.0, *down(2 * STEPS - 1)] and end == -2.0 * STEPS
 
 
+def test_a_session_does_not_wait_for_what_was_sent_while_none_was_open(slow):
+    """Where the master is another process, closing a session waits for nothing: values are sent ahead to nobody."""
+    arguments = {"target": slow.target("ps0"), "steps": STEPS, "side": 2 * SIDE, "pause_s": 0.5}
+    read = slow.call("worker0", "whole_steps.trained_one_after_another", limit_s=120, options=CROSSING, **arguments)
+    assert read == [0.0, *down(STEPS - 1)]
+
+
 @pytest.mark.parametrize("hook", [False, True])
 def test_checkpoints_of_the_stock_saver_hook_are_whole(nursery, tmp_path, hook):
     """The hook writes a checkpoint at step 0, before any training graph was seen."""

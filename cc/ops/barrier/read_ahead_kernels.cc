@@ -1,4 +1,5 @@
 // Kernels of the ops that send values ahead. Only TfschedSelect waits: a marker may overtake what it stands for.
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -124,6 +125,8 @@ class ReadKernel : public NamedKernel {
     const bool under_way = committed.flat<int64_t>()(1) != 0;
     Tensor value;
     SentAhead::Freed freed;  // when the variable's lock is released
+    // What was sent before this graph was on all tasks may have found no TfschedSelect that keeps it.
+    if (!begun_.exchange(true)) ProcessSentAhead().Forget(key_, &freed);
     int64_t match = 0;
     OP_REQUIRES_OK(context, ReadVariable(context, dtype_, &value, [&](const Var* variable) {
                      match =
@@ -134,6 +137,7 @@ class ReadKernel : public NamedKernel {
 
  private:
   const tensorflow::DataType dtype_;
+  std::atomic<bool> begun_{false};
 };
 
 class SelectKernel : public AsyncOpKernel {

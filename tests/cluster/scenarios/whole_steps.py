@@ -1,6 +1,7 @@
 """Programs that count: each step takes one off every element, so what a read sees says which steps it saw."""
 
 import os
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -116,6 +117,19 @@ def trained_in_turns(task, options, steps, side, target=None, others=None):
         one.run(program.init)
         read = [float(session.run([program.read, program.train])[0]) for _ in range(steps) for session in (one, other)]
         return read, seen(one.run(program.values))
+
+
+def trained_one_after_another(task, options, steps, side, target, pause_s):
+    """One session trains, is closed, and after a while the next one of the same graph opens; what each step has read."""
+    program, read = Program(task, side), []
+    config = common.session_config(task, options, operation_timeout_in_ms=60_000)
+    for number in range(steps):
+        with program.session(options, target, config) as session:
+            if number == 0:
+                session.run(program.init)
+            read.append(float(session.run([program.read, program.train])[0]))
+        time.sleep(pause_s)
+    return read
 
 
 def monitored(task, options, directory, steps, save_steps, side=700, count=8, hook=False):
