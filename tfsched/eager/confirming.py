@@ -165,10 +165,11 @@ class Confirmer:
         calls = outstanding.calls_at(self.task)
         try:
             stats = drainer()
-        except tf.errors.DeadlineExceededError:
-            logging.warning("tfsched: updates of %s are still under way after %g s.", self.task, _DRAIN_S)
         except Exception as error:
-            self._ask_failed(asked, error)
+            if outstanding.is_late(error):
+                logging.warning("tfsched: updates of %s are still under way after %g s.", self.task, _DRAIN_S)
+            else:
+                self._ask_failed(asked, error)
         else:
             outstanding.drained(self.task, calls)
             self._drained(asked, int(stats["background_failed"]))

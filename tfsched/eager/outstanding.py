@@ -30,6 +30,9 @@ _calls: dict[str, int] = {}
 # Task -> how many of these have not returned. What they leave under way may begin behind a drain that is asked for now.
 _running: dict[str, int] = {}
 _SOME_RUN = -1  # no number of calls
+# Drainers' functions. None is given back: TensorFlow takes a function away from all tasks of the cluster, and fails where
+# one of them has come since, or another cluster has taken its place.
+_made: list[Any] = []
 
 
 @functools.lru_cache(maxsize=1024)
@@ -186,17 +189,22 @@ def drain(which: list[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         thread.join(max(0.0, deadline_s - time.monotonic()))
     for task, (number, _) in before.items():
         # Where an update has failed nothing is outstanding either: its error is told, once.
-        if task in errors and not isinstance(errors[task], tf.errors.DeadlineExceededError):
+        if task in errors and not is_late(errors[task]):
             drained(task, number)
     for task in before:
         error = errors.get(task, tf.errors.DeadlineExceededError(None, None, "no answer"))
-        if isinstance(error, tf.errors.DeadlineExceededError):
+        if is_late(error):
             raise TfschedError(
                 f"Updates of {task} were still outstanding after {timeout_s:g} s; is a parameter server gone, or the "
                 "network slow? Give drain a longer timeout_s."
             ) from None
         if error is not None and not _is_gone(error):
             raise error
+
+
+def is_late(error: BaseException | None) -> bool:
+    """Whether a drain failed because its time was over, and not with an update that had failed with the same code."""
+    return isinstance(error, tf.errors.DeadlineExceededError) and "background update of" not in str(error)
 
 
 def _is_gone(error: BaseException) -> bool:
@@ -229,8 +237,7 @@ class Drainer:
         """Waits; the task's counters (:func:`tfsched.stats`) after that.
 
         Raises:
-          tf.errors.DeadlineExceededError: the time is over.
-          tf.errors.OpError: an update failed, or the task is gone.
+          tf.errors.OpError: the time is over (:func:`is_late`), an update failed, or the task is gone.
         """
         with unscheduled(), tf.device(own_task()):
             try:
@@ -253,7 +260,9 @@ class Drainer:
                     return ops.tfsched_stats()
 
         # Each drainer makes one of these, and TensorFlow would take them for one function that is traced again and again.
-        return tfsched_drain.get_concrete_function()
+        function = tfsched_drain.get_concrete_function()
+        _made.append(function)
+        return function
 
 
 @functools.lru_cache(maxsize=1)
