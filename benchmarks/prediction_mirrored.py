@@ -21,11 +21,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 # Of a link's nominal bandwidth, after TCP's, IP's and Ethernet's headers.
 PAYLOAD = 1448 / 1514
-# How the bench's settings are simulated: the wire's order is that of the layers, its pieces and credit tfsched's defaults.
+# How the bench's settings are simulated: the wire's order is that of the layers, its credit tfsched's default,
+# and so are its pieces but for P3's.
 SETTINGS = {
     "tio": {"policy": "bytescheduler", "credit_bytes": 1_000_000},
     "fifo": {"policy": "fifo", "credit_bytes": 1_000_000},
-    "p3": {"policy": "p3", "credit_bytes": 1_000_000},
+    "p3": {"policy": "p3", "partition_bytes": 200_000, "credit_bytes": 1_000_000},
 }
 
 

@@ -18,8 +18,8 @@ MAX_CHUNKS = 4096
 BLOCK_BYTES = 64
 
 
-# Where no option says it, a worker's part of a piece of an all-reduced tensor has at most so many bytes, and so has a
-# message: four fill the default credit.
+# Where no option says it, a worker's part of a piece of an all-reduced tensor has at most so many bytes. From three workers
+# on a message is one part, and four fill the default credit; two workers send each other whole pieces, and two fill it.
 _PART_BYTES = 250_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
@@ -32,7 +32,7 @@ SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
 def exchange_bytes(workers: int) -> int:
     """Of how many bytes the pieces are at most in which so many workers exchange a tensor, where no option says it.
 
-    Every message costs a request and an answer, so messages are of one size, however many workers share a piece.
+    Every message costs a request and an answer, so that pieces grow with the workers that share them.
     """
     return _PART_BYTES * max(workers, 2)
 

@@ -170,6 +170,15 @@ def test_an_update_that_fails_is_told_by_the_next_step(nursery):
         assert first == second and cluster.stats("worker0")["background_failed"] == 1
 
 
+def test_drains_that_tell_of_failed_updates_leave_nothing_behind(nursery):
+    with mirrored(nursery) as cluster:
+        everywhere(cluster, MODEL + "open_training", options=CROSSING, poisoned=True)
+        everywhere(cluster, MODEL + "steps", count=2)
+        for found in everywhere(cluster, MODEL + "drained_failures", count=8):
+            assert all("background update of an earlier step failed" in (said or "") for said in found["said"]), found
+            assert found["made"] <= 1, found
+
+
 def test_with_a_dataset_that_reads_variables_steps_keep_the_barrier(pair):
     everywhere(pair, MODEL + "open_training", options=CROSSING)
     everywhere(pair, MODEL + "steps", count=1)

@@ -75,8 +75,11 @@ def test_two_sessions_that_train_in_turns_see_each_others_steps(slow, master, ot
 def test_a_session_does_not_wait_for_what_was_sent_while_none_was_open(slow):
     """Where the master is another process, closing a session waits for nothing: values are sent ahead to nobody."""
     arguments = {"target": slow.target("ps0"), "steps": STEPS, "side": 2 * SIDE, "pause_s": 0.5}
+    before = slow.stats("ps0")
     read = slow.call("worker0", "whole_steps.trained_one_after_another", limit_s=120, options=CROSSING, **arguments)
     assert read == [0.0, *down(STEPS - 1)]
+    after = slow.stats("ps0")
+    assert after["sent_ahead"] > before["sent_ahead"] and after["sent_ahead_used"] == before["sent_ahead_used"]
 
 
 @pytest.mark.parametrize("hook", [False, True])

@@ -124,7 +124,8 @@ class _Strategy:
     def fault(self, name, task, how):
         """One fault; the coordinator does something about it by itself."""
         if self.pending.done():
-            raise AssertionError(f"the coordinator's program ended before it was asked to: {self.pending.result(0)}")
+            self.pending.result(0)  # raises what has ended it
+            raise AssertionError("the coordinator's program ended before it was asked to")
         if name == "stop":
             self.cluster.stop(task)
             time.sleep(how)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 
 import tensorflow as tf
 from scenarios import mirrored
@@ -16,7 +17,8 @@ from tests.fuzz.chaos_programs import BROKEN_INPUT
 _WIDTH, _BATCH = 40, 4
 _SAVED_EACH = 2
 _HEALTH_S = 1  # in place of the strategy's half minute between checks and 10 s for an answer
-_CANCEL_S = {"exchange": 0.1, "start": 0.0}
+# After which part of a step's time it is cancelled.
+_CANCEL_AT = {"exchange": 0.5, "start": 0.0}
 _DRAIN_S = 30
 
 
@@ -34,6 +36,7 @@ class _Training:
         self.losses, self.error = {}, None
         self.next_step, self.last_step = None, None  # what befalls the next step; where the loop ends
         self.thread = None
+        self.step_s = 0.0  # the last one's time
 
     def _step(self, number, broken):
         def replica(number, broken):
@@ -51,16 +54,17 @@ class _Training:
         """One step, which ``next_step`` may break or cancel."""
         what, self.next_step = self.next_step, None
         arguments = (tf.constant(number), tf.constant(what == "broken"))
-        if what not in _CANCEL_S:
-            return self.function(*arguments)
+        if what not in _CANCEL_AT:
+            begin_s = time.monotonic()
+            result = self.function(*arguments)
+            self.step_s = time.monotonic() - begin_s
+            return result
         manager = cancellation.CancellationManager()
-        timer = threading.Timer(_CANCEL_S[what], manager.start_cancel)
+        cancelable = manager.get_cancelable_function(self.function.get_concrete_function(*arguments))
+        timer = threading.Timer(_CANCEL_AT[what] * self.step_s, manager.start_cancel)
         timer.start()
         try:
-            concrete = self.function.get_concrete_function(*arguments)
-            result = manager.get_cancelable_function(concrete)(*arguments)
-            self.next_step = what  # it has ended before: the next one is cancelled
-            return result
+            return cancelable(*arguments)
         finally:
             timer.join()
 

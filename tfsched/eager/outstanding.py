@@ -30,8 +30,9 @@ _calls: dict[str, int] = {}
 # Task -> how many of these have not returned. What they leave under way may begin behind a drain that is asked for now.
 _running: dict[str, int] = {}
 _SOME_RUN = -1  # no number of calls
-# Drainers' functions. None is given back: TensorFlow takes a function away from all tasks of the cluster, and fails where
-# one of them has come since, or another cluster has taken its place.
+# Drainers' functions, one for each task, client and limit, and one more whenever such a task is lost. None is given back:
+# TensorFlow takes a function away from all tasks of the cluster, and fails where one of them has come since, or another
+# cluster has taken its place.
 _made: list[Any] = []
 
 
@@ -207,9 +208,14 @@ def is_late(error: BaseException | None) -> bool:
     return isinstance(error, tf.errors.DeadlineExceededError) and "background update of" not in str(error)
 
 
+def _is_answer(error: BaseException) -> bool:
+    """Whether the task itself has said so: of an update that failed, or of those that are outstanding."""
+    return "background update" in str(error)
+
+
 def _is_gone(error: BaseException) -> bool:
     """Whether the error says that the task itself is gone, and with it whatever was under way."""
-    if "background update" in str(error):
+    if _is_answer(error):
         return False
     # It may have come back without tfsched, too.
     unknown = isinstance(error, tf.errors.NotFoundError) and "TfschedDrain" in str(error)
@@ -244,9 +250,10 @@ class Drainer:
                 if self._function is None:
                     self._function = self._make()
                 return dict(json.loads(self._function().numpy()))
-            except tf.errors.OpError:
+            except tf.errors.OpError as error:
                 # A task that has been restarted does not know the parts of functions that it had before.
-                self._function = None
+                if not _is_answer(error):
+                    self._function = None
                 raise
 
     def _make(self) -> Any:

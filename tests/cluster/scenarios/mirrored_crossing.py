@@ -136,6 +136,23 @@ def poison(task):
     return None
 
 
+def drained_failures(task, count):
+    """Steps whose updates fail, a drain behind each; what each drain has said, and how many functions were made for that."""
+    import tfsched
+    from tfsched.eager import outstanding
+
+    made, said = len(outstanding._made), []
+    for _ in range(count):
+        task.state["next"] = -1
+        steps(task)
+        try:
+            tfsched.drain()
+            said.append(None)
+        except tf.errors.OpError as error:
+            said.append(str(error))
+    return {"said": said, "made": len(outstanding._made) - made}
+
+
 def read_in_dataset(task):
     """Makes a step and reads a small variable in a dataset's function at once; what it read, and the same by name."""
     import tfsched

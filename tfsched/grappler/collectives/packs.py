@@ -57,14 +57,14 @@ class Pack:
       join: number of the ConcatV2 in front of it, None where it reduces a lone tensor.
       part: number of the SplitV behind it, None likewise.
       elements: its tensors in their order.
-      members: how many workers reduce it, 0 where the graph does not state it.
+      members: how many workers reduce it, None where the graph does not state it.
     """
 
     reduce: int
     join: int | None
     part: int | None
     elements: list[Element]
-    members: int
+    members: int | None
 
 
 def find_packs(
@@ -130,14 +130,15 @@ class _Finder:
             return "on an accelerator"
         if node.attr["timeout_seconds"].f > 0:
             return "with a time limit"
-        return "of one worker" if self._members(node) == 1 else ""
+        members = self._members(node)
+        return "of one worker" if members is not None and members < 2 else ""
 
-    def _members(self, node: Any) -> int:
-        """How many workers reduce; 0 where the graph does not state it."""
+    def _members(self, node: Any) -> int | None:
+        """How many workers reduce; None where the graph does not state it."""
         if node.op == OLD_REDUCE_OP:
             return int(node.attr["group_size"].i)
         size = self._constant(split_input(node.input[1])[0])
-        return 0 if size is None else int(size)
+        return None if size is None else int(size)
 
     def _joined(self, number: int, join: int, part: int) -> Pack | str:
         view = self._view
