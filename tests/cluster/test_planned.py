@@ -16,6 +16,8 @@ from .test_mirrored import LEFT_TO_STOCK, counted, everywhere
 
 pytestmark = pytest.mark.timeout(540)
 SLOW_BPS = 40e6
+# The largest gradient is half a second on its way.
+SLOWER_BPS = 8e6
 # Two messages of the default size fill the credit; here one does, so that the next is chosen when the last has left.
 CREDIT = {"policy": "bytescheduler", "credit_bytes": 1}
 # What one message may be late by because another thread saw it later.
@@ -51,9 +53,11 @@ def planned(trace, algorithm, startup_us):
     return make_plan(with_link(trace.dag(), SLOW_BPS, startup_us), algorithm)
 
 
-def trained(cluster, **options):
+def trained(cluster, urgent_behind_largest=False, **options):
     """Of each worker what it trained, and what it sent in the last step once all have received it."""
-    results = everywhere(cluster, "planned.train", options={**CREDIT, **options})
+    results = everywhere(
+        cluster, "planned.train", options={**CREDIT, **options}, urgent_behind_largest=urgent_behind_largest
+    )
     sends = everywhere(cluster, "planned.sent")
     return [{**one, "sends": rows} for one, rows in zip(results, sends, strict=True)]
 
@@ -124,7 +128,10 @@ def test_what_is_planned_is_what_is_sent(pair, trace, wanted, algorithm, startup
 def test_an_urgent_gradient_interrupts_one_that_is_on_its_way(pair, trace, wanted):
     plan = planned(trace, "pace", 0.0)
     plan = dataclasses.replace(plan, partition_bytes=dict.fromkeys(plan.priorities, 65536))
-    for one in trained(pair, plan=json.dumps(plan.to_json())):
+    everywhere(pair, "configure.change", rate_bps=SLOWER_BPS)
+    results = trained(pair, urgent_behind_largest=True, plan=json.dumps(plan.to_json()))
+    everywhere(pair, "configure.change", rate_bps=0)
+    for one in results:
         assert one["variables"] == wanted
         found = by_message(one["sends"])
         (largest,) = [rows for rows in found.values() if sum(row["bytes"] for row in rows) == LARGEST]

@@ -16,7 +16,7 @@ v1 = tf.compat.v1
 def test_no_two_servers_differ_by_more_than_the_largest_part(servers):
     draw = random.Random(servers)
     for _ in range(50):
-        loads, sizes = Loads(servers), [draw.randrange(1, 10**draw.randrange(1, 8)) for _ in range(draw.randrange(1, 60))]
+        loads, sizes = Loads(servers), [draw.randrange(1, 10 ** draw.randrange(1, 8)) for _ in range(draw.randrange(1, 60))]
         for size in sizes:
             loads.add(loads.emptiest(), size)
         assert sum(loads.bytes) == sum(sizes)
@@ -44,9 +44,7 @@ def test_a_partitioner_cuts_the_first_axis_of_known_shapes_only():
 def test_a_graph_is_balanced_and_slots_stay_with_their_variables(use_resource):
     with tf.Graph().as_default(), v1.device(balanced_device_setter(ps_tasks=2)):
         sizes = [300, 100, 100, 50, 60, 90]
-        variables = [
-            v1.get_variable(f"w{number}", [size], use_resource=use_resource) for number, size in enumerate(sizes)
-        ]
+        variables = [v1.get_variable(f"w{number}", [size], use_resource=use_resource) for number, size in enumerate(sizes)]
         loss = tf.add_n([tf.reduce_sum(variable * variable) for variable in variables])
         optimizer = v1.train.AdamOptimizer()
         optimizer.minimize(loss)

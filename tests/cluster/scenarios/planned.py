@@ -14,8 +14,11 @@ _BATCH = 4
 _WORK = 512
 
 
-def _one_after_another(gradients, loss):
-    """The same values, as a slow back-propagation makes them: a layer's weight and bias some ms behind those of the next."""
+def _one_after_another(gradients, loss, then):
+    """The same values, as a slow back-propagation makes them: a layer's weight and bias some ms behind those of the next.
+
+    ``then`` is called when the last layer's are made, and the others are made when it has returned.
+    """
     layers = len(gradients) // 2
     made, work = list(gradients), tf.fill([_WORK, _WORK], 1e-3 * loss)
     for layer in reversed(range(layers)):
@@ -27,11 +30,25 @@ def _one_after_another(gradients, loss):
         # A busy processor could else leave them behind the next layer's work.
         with tf.control_dependencies([made[index] for index in both]):
             work = tf.identity(work)
+            if then is not None and layer == layers - 1:
+                work = tf.ensure_shape(tf.numpy_function(then, [work], tf.float32), work.shape)
     return made
 
 
-def _make_step(task):
-    """A function of a step's number, and the variables."""
+def _until_the_largest_leaves(work, limit_s=60):
+    """``work``, once a piece of the last layer's weight has left; its other pieces still wait for their turn."""
+    import tfsched
+
+    until = time.monotonic() + limit_s
+    while not any(row["bytes"] > 4 * _WIDTHS[-1] for row in tfsched.transfers()):
+        if time.monotonic() > until:
+            raise TimeoutError(f"no piece of the last layer's weight left within {limit_s} s")
+        time.sleep(0.001)
+    return work
+
+
+def _make_step(task, then=None):
+    """A function of a step's number, and the variables; ``then`` as in ``_one_after_another``."""
     strategy = mirrored.join(task)
     with strategy.scope():
         weights = [
@@ -49,7 +66,7 @@ def _make_step(task):
                 for weight, bias in zip(weights, biases, strict=True):
                     hidden = tf.tanh(hidden @ weight + bias)
                 loss = tf.reduce_mean(tf.square(hidden - 0.5))
-            gradients = _one_after_another(tape.gradient(loss, variables), loss)
+            gradients = _one_after_another(tape.gradient(loss, variables), loss, then)
             gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
             for variable, gradient in zip(variables, gradients, strict=True):
                 variable.assign_sub(0.1 * gradient)
@@ -73,10 +90,13 @@ def trace(task, options, steps=2):
     return None
 
 
-def train(task, options=None, steps=4):
-    """The variables after training; without ``options`` as stock TensorFlow does it."""
+def train(task, options=None, steps=4, urgent_behind_largest=False):
+    """The variables after training; without ``options`` as stock TensorFlow does it.
+
+    With ``urgent_behind_largest`` the more urgent gradients are made when the largest is on its way.
+    """
     mirrored.join(task, options)
-    step, variables = _make_step(task)
+    step, variables = _make_step(task, _until_the_largest_leaves if urgent_behind_largest else None)
     for number in range(steps):
         if options is not None:
             import tfsched
