@@ -9,6 +9,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 
 from tfsched._options import Options
+from tfsched._rules import WHOLE_BYTES
 from tfsched.graph_ops import EXCHANGE_OP
 from tfsched.grappler.collectives.bundles import Bundle, make_bundles, piece_bytes
 from tfsched.grappler.collectives.keys import AGREE_OP, PREFIX, STOCK, inputs_of
@@ -17,9 +18,6 @@ from tfsched.grappler.collectives.packs import ALL_REDUCE_OP, Element, Pack, fin
 from tfsched.grappler.collectives.records import note
 from tfsched.grappler.reading.graph import GraphView, digest, split_input
 from tfsched.ordering import Plan
-
-# A tensor of at most so many bytes goes whole to everybody: one message less to wait for.
-WHOLE_BYTES = 16_384
 
 # The name, behind a pack's prefix, of the NoOp that runs when the step has all that the pack's updates are made from.
 _HANDED = "handed"
@@ -66,9 +64,9 @@ def schedule_all_reduces(
       TfschedAllReduceIfAgreed_0..n ┄► NoOp (named R) ┄► other nodes                   agreed
 
     All members of the group take the same branch, for all know what all others plan (cc/transport/agreeing.cc). What a plan
-    groups is joined, and so are small tensors of which none says anything: ConcatV2 in front of their all-reduce and SplitV
-    behind it. Our ops wait for what the stock one waited for, but not for other all-reduces: stock's run one after another,
-    and do so in the stock branch.
+    groups is joined, and so are small tensors of which none says anything: ConcatV2 in front of their Switch and SplitV
+    behind their Merge, and the other way round in the stock branch. Our ops wait for what the stock one waited for, but not
+    for other all-reduces: stock's run one after another, and do so in the stock branch.
 
     Args:
       view: the placed graph; it does not see what is changed.
@@ -119,6 +117,10 @@ def policy(options: Options) -> str:
     return "bytescheduler" if options.policy == "tictac" else options.policy
 
 
+def _output(node: str, port: int) -> str:
+    return node if port == 0 else f"{node}:{port}"
+
+
 class _Rewrite:
     """One pack's."""
 
@@ -146,52 +148,46 @@ class _Rewrite:
     def run(self) -> None:
         agreed = self._add("agree", AGREE_OP, self.keys, plan=self._plan())
         switches = [
-            self._add(f"switch_{number}", "Switch", [element.tensor, agreed], T=self.dtype)
-            for number, element in enumerate(self.pack.elements)
+            self._add(f"switch_{number}", "Switch", [self._joined(number, bundle), agreed], T=self.dtype)
+            for number, bundle in enumerate(self.bundles)
         ]
         true = [f"{switch}:1" for switch in switches]
+        stock = self._stock_branch(switches)
         if not self.movable:
-            ours = self._exchange_all(true)
-            results = self._merge(self._stock_branch(switches), ours)
-            done = results
+            done = results = self._merge(stock, self._exchange_all(true))
         else:
-            merges = self._merge(self._stock_branch(switches), true)
+            merges = self._merge(stock, true)
             self._add(_HANDED, "NoOp", [f"^{merge}" for merge in merges])
-            results = self._exchange_all(merges, agreed)
-            done = [f"{self.prefix}/reduce_{number}" for number in range(len(self.bundles))]
-        for element, result in zip(self.pack.elements, results, strict=True):
-            self._redirect(element, result)
+            done = results = self._exchange_all(merges, agreed)
+        for number, (bundle, result) in enumerate(zip(self.bundles, results, strict=True)):
+            for member, tensor in zip(bundle.members, self._parts(f"{number}", bundle, result, agreed), strict=True):
+                self._redirect(self.pack.elements[member], tensor)
         stand_in = self.view.graph.node.add(name=self.node_name, op="NoOp", device=self.node.device)
         stand_in.input.extend(f"^{name}" for name in done)
 
+    def _joined(self, number: int, bundle: Bundle) -> str:
+        """One tensor of the bundle's elements."""
+        return self._concat(f"{number}", [self.pack.elements[member].tensor for member in bundle.members])
+
     def _merge(self, stock: list[str], ours: list[str]) -> list[str]:
-        """Per element what comes out of the branch that was taken."""
+        """Per bundle what comes out of the branch that was taken."""
         return [
             self._add(f"merge_{number}", "Merge", list(both), T=self.dtype, N=2)
             for number, both in enumerate(zip(stock, ours, strict=True))
         ]
 
     def _exchange_all(self, tensors: list[str], agreed: str = "") -> list[str]:
-        """Reduces all elements, if ``agreed`` where that is given; their names in order."""
-        results = [""] * len(tensors)
-        for number, bundle in enumerate(self.bundles):
-            members = [tensors[member] for member in bundle.members]
-            for member, tensor in zip(bundle.members, self._exchange(number, bundle, members, agreed), strict=True):
-                results[member] = tensor
-        return results
+        """Reduces each bundle's tensor, if ``agreed`` where that is given; the results' names."""
+        return [
+            self._exchange(number, bundle, tensor, agreed)
+            for number, (bundle, tensor) in enumerate(zip(self.bundles, tensors, strict=True))
+        ]
 
-    def _exchange(self, number: int, bundle: Bundle, tensors: list[str], agreed: str) -> list[str]:
-        """Reduces a bundle; returns its tensors' names."""
-        whole = tensors[0]
-        if len(tensors) > 1:
-            axis = self._const(f"axis_{number}", [0], scalar=True, after=agreed or tensors[0])
-            whole = self._add(
-                f"join_{number}", "ConcatV2", [*tensors, axis], T=self.dtype, Tidx=types_pb2.DT_INT32, N=len(tensors)
-            )
+    def _exchange(self, number: int, bundle: Bundle, tensor: str, agreed: str) -> str:
         reduced = self._add(
             f"reduce_{number}",
             EXCHANGE_OP if agreed else ALL_REDUCE_OP,
-            [whole, *self.keys, *([agreed] if agreed else []), *self.after],
+            [tensor, *self.keys, *([agreed] if agreed else []), *self.after],
             T=self.dtype,
             reduction=self.node.attr["merge_op"].s,
             mean=self.node.attr["final_op"].s == b"Div",
@@ -207,26 +203,13 @@ class _Rewrite:
             credit_bytes=self.options.credit_bytes,
         )
         note(self.view.graph.node[-1], self.view, self.pack, bundle, self.orders)
-        if len(tensors) == 1:
-            return [reduced]
-        sizes = self._const(
-            f"sizes_{number}",
-            [self.pack.elements[member].elements for member in bundle.members],
-            after=agreed or reduced,
-        )
-        axis = self._const(f"split_axis_{number}", [0], scalar=True, after=agreed or reduced)
-        part = self._add(
-            f"part_{number}",
-            "SplitV",
-            [reduced, sizes, axis],
-            T=self.dtype,
-            Tlen=types_pb2.DT_INT32,
-            num_split=len(tensors),
-        )
-        return [part if port == 0 else f"{part}:{port}" for port in range(len(tensors))]
+        return reduced
 
     def _stock_branch(self, switches: list[str]) -> list[str]:
-        """Gives the stock op what the switches let through, and another name; returns its tensors' names."""
+        """Gives the stock op what the switches let through, and another name; the names of its results, one for each bundle.
+
+        It packs as before, for a worker without tfsched may be among its peers: so what is joined comes apart first.
+        """
         view = self.view
         self.node_name = self.node.name
         self.node.name = self.node_name + STOCK
@@ -235,10 +218,38 @@ class _Rewrite:
             self.node.input[0] = switches[0]
             return [self.node.name]
         join, part = view.nodes[self.pack.join], view.nodes[self.pack.part]
-        for position, switch in enumerate(switches):
-            join.input[position] = switch
+        for number, (bundle, switch) in enumerate(zip(self.bundles, switches, strict=True)):
+            for member, tensor in zip(bundle.members, self._parts(f"{number}{STOCK}", bundle, switch, switch), strict=True):
+                join.input[member] = tensor
         part.input[0] = self.node.name
-        return [part.name if port == 0 else f"{part.name}:{port}" for port in range(len(switches))]
+        return [
+            self._concat(f"{number}{STOCK}", [_output(part.name, member) for member in bundle.members])
+            for number, bundle in enumerate(self.bundles)
+        ]
+
+    def _concat(self, name: str, tensors: list[str]) -> str:
+        """The tensors as one."""
+        if len(tensors) == 1:
+            return tensors[0]
+        axis = self._const(f"axis_{name}", [0], scalar=True, after=tensors[0])
+        return self._add(f"join_{name}", "ConcatV2", [*tensors, axis], T=self.dtype, Tidx=types_pb2.DT_INT32, N=len(tensors))
+
+    def _parts(self, name: str, bundle: Bundle, tensor: str, after: str) -> list[str]:
+        """The elements of a bundle that is one tensor. Constants follow ``after``: the tensor may move behind the step."""
+        if len(bundle.members) == 1:
+            return [tensor]
+        counts = [self.pack.elements[member].elements for member in bundle.members]
+        sizes = self._const(f"sizes_{name}", counts, after=after)
+        axis = self._const(f"split_axis_{name}", [0], scalar=True, after=after)
+        part = self._add(
+            f"part_{name}",
+            "SplitV",
+            [tensor, sizes, axis],
+            T=self.dtype,
+            Tlen=types_pb2.DT_INT32,
+            num_split=len(counts),
+        )
+        return [_output(part, port) for port in range(len(counts))]
 
     def _redirect(self, element: Element, name: str) -> None:
         for number, position in element.consumers:
