@@ -86,7 +86,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
     intra, inter = threads_of(config)
     with cluster:
         told = (cluster, model, config.phase, settings, config.seed, config.warmup, progress)
-        replicas = ReplicasRunner(*told, bandwidth_bps=link.bandwidth_bps) if config.api in ALL_REDUCING else None
+        replicas = ReplicasRunner(*told, link=link) if config.api in ALL_REDUCING else None
         runner = replicas or Runner(*told, config.beside, config.placement == BALANCED)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)

@@ -6,23 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from tfsched.bench.runner import ALL_REDUCE, COMPUTE
+from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP
+
+
+def least_bytes(gradient_bytes: int, workers: int) -> int:
+    """What leaves each worker in any all-reduce: all but what it owns, and the sum of that to all others."""
+    return 2 * (workers - 1) * gradient_bytes // workers
 
 
 def least_s(gradient_bytes: int, workers: int, bandwidth_bps: float | None) -> float | None:
     """Seconds for which any all-reduce needs each worker's link, per direction; None where nothing limits the links.
 
-    All workers but a byte's owner send what they have, and get the sum: 2 (W - 1) / W of the bytes leave each worker.
     Packets' headers are left out.
     """
-    return None if bandwidth_bps is None else 2 * (workers - 1) / workers * gradient_bytes * 8 / bandwidth_bps
+    return None if bandwidth_bps is None else least_bytes(gradient_bytes, workers) * 8 / bandwidth_bps
 
 
 def bounds_of(bounds_s: dict[str, list[float]], facts: dict[str, Any]) -> dict[str, Any]:
     """The bounds (s) from the parts that ran alone.
 
     lower = the busier one of computing and the link. `communication_s` is the link's closed form, and where nothing limits
-    it what an all-reduce alone took. upper = computing, and then stock TensorFlow's all-reduce as measured alone.
+    it what an all-reduce alone took; `tcp_s` what TCP needs for the same bytes, None where it was not measured. upper =
+    computing, and then stock TensorFlow's all-reduce as measured alone.
     """
     compute_s = float(np.median(bounds_s[COMPUTE]))
     all_reduce_s = float(np.median(bounds_s[ALL_REDUCE]))
@@ -32,6 +37,7 @@ def bounds_of(bounds_s: dict[str, list[float]], facts: dict[str, Any]) -> dict[s
         "compute_s": compute_s,
         "communication_s": communication_s,
         "closed_form_s": closed_form_s,
+        "tcp_s": float(np.median(bounds_s[TCP])) if TCP in bounds_s else None,
         "all_reduce_s": all_reduce_s,
         "lower_s": max(compute_s, communication_s),
         "upper_s": compute_s + max(communication_s, all_reduce_s),

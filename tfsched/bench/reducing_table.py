@@ -20,6 +20,7 @@ def _bounds(result: dict[str, Any]) -> list[tuple[str, float]]:
     return [
         ("computing alone", bounds["compute_s"]),
         *([] if link_s is None else [(f"link, 2 x {workers - 1}/{workers}", link_s)]),
+        *([] if bounds["tcp_s"] is None else [("the same bytes over TCP", bounds["tcp_s"])]),
         ("stock all-reduce", bounds["all_reduce_s"]),
         ("max of both", bounds["lower_s"]),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import socket
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from tfsched.bench import functions, keras_models, loops
 from tfsched.bench.members import Strategy, join
 from tfsched.bench.models import Model, find_model
 from tfsched.bench.settings import FIT, TFSCHED
+from tfsched.bench.tcp import TcpLoop
 
 _COUNTERS = ("packs_scheduled", "all_reduces")
 
@@ -49,6 +51,8 @@ class Replica:
             import tfsched
 
             tfsched.load()
+        self._host = workers[index].rpartition(":")[0]
+        self._listening: socket.socket | None = None
         self._member = join(api, loop, workers, protocol, index)
 
     def do_build(self, model: str, seed: int) -> dict[str, Any]:
@@ -88,6 +92,20 @@ class Replica:
             )
             made = loops.CustomLoop(step, self._member, batch, chosen)
         self._loops[session] = made, chosen is not None
+        return {}
+
+    def do_listen(self, session: str) -> dict[str, Any]:
+        """Host and port at which the other workers' TCP connections of that bound reach this one."""
+        del session
+        self._listening = socket.create_server((self._host, 0))
+        return {"address": self._listening.getsockname()[:2]}
+
+    def do_connect(self, session: str, addresses: list[tuple[str, int]], sent_bytes: int) -> dict[str, Any]:
+        """Makes the loop of a bound that exchanges bytes over plain TCP; all workers listen."""
+        assert self._listening is not None
+        with self._listening as listening:
+            there = [(host, port) for host, port in addresses]
+            self._loops[session] = TcpLoop(listening, there, self._index, self._member, sent_bytes), False
         return {}
 
     def _counters(self) -> dict[str, int]:

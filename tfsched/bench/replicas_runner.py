@@ -8,7 +8,8 @@ from typing import Any
 from tfsched.bench import reducing
 from tfsched.bench.batch import BatchFit
 from tfsched.bench.errors import BenchFailed
-from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TRACED_STEPS, Runner
+from tfsched.bench.links import Link
+from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, TRACED_STEPS, Runner
 from tfsched.bench.settings import Setting
 
 
@@ -43,10 +44,12 @@ class ReplicasRunner(Runner):
         exchanged: tensors that tfsched all-reduced in a step, by setting, the least of any block.
     """
 
-    def __init__(self, *arguments: Any, bandwidth_bps: float | None) -> None:
+    def __init__(self, *arguments: Any, link: Link) -> None:
         super().__init__(*arguments)
-        self._bandwidth_bps = bandwidth_bps
-        self._bounds, self._links = [COMPUTE, ALL_REDUCE], [ALL_REDUCE]
+        self._bandwidth_bps = link.bandwidth_bps
+        # An emulated link limits tfsched's servers, and no sockets.
+        self._links = [ALL_REDUCE, *([TCP] if link.kind == "netns" and link.bandwidth_bps is not None else [])]
+        self._bounds = [COMPUTE, *self._links]
         self._protocols: dict[str, str] = {}  # of each setting; the bounds have one
         self._batches: dict[str, int | None] = {}  # by graph
         self.gradient_bytes = 0
@@ -70,8 +73,17 @@ class ReplicasRunner(Runner):
 
     def _open(self, session: str, graph: str, plain: bool = False) -> None:
         del plain
+        if session == TCP:
+            self._connect(session)
+            return
         computes = graph == "compute" and self._computes
         self._call(session, do="open", computes=computes, reduces=graph == "communication", batch=self._batches[graph])
+
+    def _connect(self, session: str) -> None:
+        answers = self._cluster.call_each(self._bounds_protocol, do="listen", session=session)
+        sent_bytes = reducing.least_bytes(self.gradient_bytes, self._cluster.workers)
+        addresses = [answer["address"] for answer in answers]
+        self._call(session, do="connect", addresses=addresses, sent_bytes=sent_bytes)
 
     def _target_s(self) -> float:
         least_s = reducing.least_s(self.gradient_bytes, self._cluster.workers, self._bandwidth_bps)

@@ -21,6 +21,8 @@ from tfsched.bench.turns import turns
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
 BESIDE = "compute beside communication"
 ALL_REDUCE = "communication alone: all-reduce"
+# As many bytes over plain TCP, where that crosses the limited links.
+TCP = "communication alone: TCP"
 TRACED_STEPS = 5
 _PROBES = 3
 _LONG_RUN_S = 1.0
@@ -37,7 +39,7 @@ class Measurement:
         steps_s: time of a step, by setting: of a long block the steady state's, of a short one as in whole_s (steady.py).
         finishes_s: time from each single step's start until each worker finished, by setting.
         bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE; where workers
-            all-reduce for COMPUTE and ALL_REDUCE.
+            all-reduce for COMPUTE, ALL_REDUCE and, over limited links, TCP.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
         whole_s: time of a step with the block's ends, by setting and bound: wall time of a block until its last update is
