@@ -47,12 +47,13 @@ PARTS = {
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
+    "tuning": rule("numpy scipy skopt threadpoolctl matplotlib", "_rules errors"),  # it knows nothing of what it measures
     "bench": rule(
         "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel placement tracing"
     ),
     "commands": rule(
-        "tensorflow tensorflow_io absl google rich yaml",
-        "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports",
+        "tensorflow tensorflow_io absl google numpy rich yaml",
+        "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports tuning",
     ),
     "cli": rule("absl", "errors version commands"),
 }
