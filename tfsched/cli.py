@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "says why an order is what it is, and what a step waits for",
     "simulate": "predicts a model's steps on a described cluster, under several methods",
     "sweep": "simulates over bandwidth, workers and methods: table, CSV, plot",
+    "tune": "searches partition, credit and policy for a model on a described cluster",
     "report": "makes one page of a directory's benches, traces, DAGs and sweeps",
     "timeline": "draws a trace for Perfetto",
 }

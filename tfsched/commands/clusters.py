@@ -23,7 +23,15 @@ TEXTS = ("architecture", "placement", "straggler", "updates")
 
 
 def define(flags: CommandFlags, several: bool) -> None:
-    """The flags of the cluster; with `several`, bandwidth and workers are lists."""
+    """The flags of the cluster and of the methods to compare; with `several`, bandwidth and workers are lists."""
+    define_cluster(flags, several)
+    flags.strings(
+        "method", METHODS, "methods to compare: presets or orderings, with options as in tio:credit_bytes=4000000; or all"
+    )
+
+
+def define_cluster(flags: CommandFlags, several: bool) -> None:
+    """The flags of the cluster and of what is simulated on it, without the methods."""
     flags.string("cluster", "", "YAML file that describes the cluster (docs/cluster-format.md); flags win over it")
     if several:
         flags.strings("bandwidth", "1gbit,2.5gbit,5gbit,10gbit,25gbit", "of every NIC, each way; a list")
@@ -44,9 +52,6 @@ def define(flags: CommandFlags, several: bool) -> None:
     flags.number("startup_us", -1.0, "start-up cost of each message in µs; below zero: the file's, or 0")
     flags.choice("barrier", "file", ["file", "on", "off"], "whether a step ends with its updates; file: the file's, or on")
     flags.strings("set", "", "other keys of the cluster file, as key=value,key=value")
-    flags.strings(
-        "method", METHODS, "methods to compare: presets or orderings, with options as in tio:credit_bytes=4000000; or all"
-    )
     flags.integer("iterations", 10, "iterations to simulate", lower=1)
     flags.integer("warmup", 2, "iterations before them that are not counted", lower=0)
     flags.integer("seed", 0, "of random orders and stragglers", lower=0)
