@@ -19,11 +19,11 @@ BIN := $(VENV)/bin
 MINOR := $(shell echo '$(TENSORFLOW)' | cut -d. -f1,2)
 STAMP := $(VENV)/installed-$(subst *,x,$(TENSORFLOW))
 comma := ,
-# tensorflow-io, and with it s3://, exists for this version only; OR-Tools wants a newer protobuf than it has.
-EXTRAS := plot,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact)
+# tensorflow-io, and with it s3://, exists for this version only; OR-Tools and protoc want a newer protobuf than it has.
+EXTRAS := plot,control,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact$(comma)proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help env native demo test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
+.PHONY: help env native proto demo test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
 
 help:  ## this list
 	@echo "make TARGET [VENV=$(VENV)] [TENSORFLOW=$(TENSORFLOW)]"
@@ -47,6 +47,9 @@ $(STAMP): pyproject.toml Makefile
 # nothing has changed.
 native: $(STAMP)
 	@$(BIN)/python -W ignore setup.py -q build_ext --inplace
+
+proto: $(STAMP)  ## the descriptor of the control service, from its .proto
+	$(BIN)/python -m grpc_tools.protoc -I tfsched/control --descriptor_set_out=tfsched/control/control.binpb control.proto
 
 demo: env  ## the main job: resnet50 and seq32, stock TensorFlow against tio and tao, on a limited link
 	$(BIN)/tfsched bench --model resnet50,seq32 --settings vanilla,tio,tao --phase forward --bandwidth 1gbit --steps 10 \

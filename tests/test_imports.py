@@ -30,18 +30,22 @@ def rule(libraries: str = "", parts: str = "") -> Rule:
 # A part is a directory or a file of tfsched/; "tfsched" is the public API, that is tfsched/__init__.py. The rules are the
 # four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
 PARTS = {
-    "tfsched": rule(parts="errors version ordering _options server grappler ops tracing draining eager parallel placement"),
+    "tfsched": rule(
+        parts="errors version ordering _options server grappler ops tracing draining eager parallel placement control"
+    ),
     "errors": rule(),
     "version": rule(),
     "_rules": rule(),
     "graph_ops": rule(),
+    "_callback": rule(),
     "_options": rule(parts="errors _rules"),
     "ordering": rule("numpy ortools", "_rules"),
     "ops": rule("tensorflow", "errors"),
     "grappler": rule("tensorflow absl", "ordering _options _rules graph_ops ops errors"),
-    "server": rule("tensorflow", "grappler ops errors"),
-    "eager": rule("tensorflow absl", "errors _options grappler ops server"),
-    "parallel": rule("tensorflow absl numpy", "errors _options eager ops server"),  # and no Keras
+    "control": rule("tensorflow absl google grpc prometheus_client", "errors version ops _callback"),
+    "server": rule("tensorflow", "grappler ops errors control"),
+    "eager": rule("tensorflow absl", "errors _options grappler ops server control"),
+    "parallel": rule("tensorflow absl numpy", "errors _options eager ops server _callback"),  # and no Keras
     "placement": rule("tensorflow absl", "errors"),
     "draining": rule("tensorflow", "grappler eager errors"),
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
@@ -53,7 +57,7 @@ PARTS = {
     ),
     "commands": rule(
         "tensorflow tensorflow_io absl google numpy rich yaml",
-        "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports tuning",
+        "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports tuning control",
     ),
     "cli": rule("absl", "errors version commands"),
 }

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tfsched import parallel as parallel
     from tfsched import placement as placement
     from tfsched._options import Options as Options
+    from tfsched.control.scalars import ScalarsCallback as ScalarsCallback
+    from tfsched.control.scalars import ScalarsHook as ScalarsHook
+    from tfsched.control.serving import serve_control as serve_control
     from tfsched.draining import DrainHook as DrainHook
     from tfsched.draining import drain as drain
     from tfsched.eager.api import disable as disable
@@ -52,6 +55,9 @@ _API = {
     "configure": "tfsched.ops.configure",
     "stats": "tfsched.ops.control",
     "transfers": "tfsched.ops.control",
+    "serve_control": "tfsched.control.serving",
+    "ScalarsCallback": "tfsched.control.scalars",
+    "ScalarsHook": "tfsched.control.scalars",
     "drain": "tfsched.draining",
     "DrainHook": "tfsched.draining",
     "load": "tfsched.grappler.bridge",
@@ -62,6 +68,8 @@ __all__ = [
     "PROTOCOL",
     "DrainHook",
     "Options",
+    "ScalarsCallback",
+    "ScalarsHook",
     "Server",
     "StepTrace",
     "TfschedError",
@@ -77,6 +85,7 @@ __all__ = [
     "ordering",
     "parallel",
     "placement",
+    "serve_control",
     "session_config",
     "stats",
     "trace_function",

@@ -22,6 +22,7 @@ COMMANDS = {
     "tune": "searches partition, credit and policy for a model on a described cluster",
     "report": "makes one page of a directory's benches, traces, DAGs and sweeps",
     "timeline": "draws a trace for Perfetto",
+    "top": "shows what running tasks do, again and again",
 }
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130

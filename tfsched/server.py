@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
 
-from tfsched.grappler.bridge import install
+from tfsched.control import about, environment
+from tfsched.grappler.bridge import install, pass_stats
 
 # cc/transport/server.cc registers it. Peers may run stock "grpc": the wire is unchanged.
 PROTOCOL = "grpc+tfsched"
@@ -37,3 +39,15 @@ class Server(tf.distribute.Server):
             config=config,
             start=start,
         )
+        task = f"/job:{self.server_def.job_name}/task:{self.server_def.task_index}"
+        about.tell_tasks(lambda: [task])
+        environment.begin()
+
+
+def _graphs() -> dict[str, Any]:
+    """The options of the last graph that this process was asked to schedule."""
+    options = pass_stats().options
+    return {} if options is None else dataclasses.asdict(options)
+
+
+about.tell("graphs", _graphs)

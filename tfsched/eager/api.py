@@ -13,6 +13,7 @@ from tensorflow.python.eager import context as context_lib
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from tfsched._options import Options
+from tfsched.control import about, environment
 from tfsched.eager import calls, confirming, joining, outstanding
 from tfsched.eager.config import Setting, say_once
 from tfsched.errors import TfschedError
@@ -37,6 +38,9 @@ def enable(options: Options | None = None) -> None:
     setting = _setting(_checked(options, "enable"))
     _say_what_stays_stock()
     calls.set_process(setting)
+    about.tell("functions", _told)
+    about.tell_tasks(_own_task)
+    environment.begin()
 
 
 def disable() -> None:
@@ -162,9 +166,25 @@ def _replaced(given: Any, fields: dict[str, Any]) -> Options:
     return dataclasses.replace(base, **fields)
 
 
+def _server_def() -> Any:
+    """Of the cluster that this process has joined; None without."""
+    return context_lib.get_server_def() or context_lib.context()._collective_ops_server_def
+
+
+def _own_task() -> list[str]:
+    server_def = _server_def()
+    return [] if server_def is None else [f"/job:{server_def.job_name}/task:{server_def.task_index}"]
+
+
+def _told() -> dict[str, Any]:
+    """What holds in this process, for whoever asks; {} where scheduling is off. Called on a thread without scopes."""
+    setting = calls.in_force()
+    return {} if setting is None else dataclasses.asdict(setting.options)
+
+
 def _say_what_stays_stock() -> None:
     """A cluster that this process has joined keeps the protocol that it was joined with."""
-    server_def = context_lib.get_server_def() or context_lib.context()._collective_ops_server_def
+    server_def = _server_def()
     if server_def is not None and server_def.protocol != PROTOCOL:
         say_once(
             f"this process has joined its cluster over {server_def.protocol!r}, so what it sends itself stays unordered; "

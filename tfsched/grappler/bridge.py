@@ -27,7 +27,7 @@ _UNCHANGED, _CHANGED = 0, 1
 @dataclasses.dataclass
 class PassStats:
     """What the pass did in this process: graphs seen, graphs rewritten, transfers ordered, errors; the last error's text.
-    ``exchanged``: tensors that all-reduces were divided into.
+    ``exchanged``: tensors that all-reduces were divided into. ``options``: the last graph's.
 
     Of the last training graph with ``barrier=False``: how many variables are ``crossing`` the barrier, and for those
     ``kept`` in the step, why.
@@ -42,6 +42,7 @@ class PassStats:
     crossing: int = 0
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
     exchanged: int = 0
+    options: Options | None = None
 
 
 _STATS = PassStats()
@@ -116,6 +117,7 @@ def _run(data: int, size: int, sink: int) -> int:
             crossed_functions.note(name, key, has_crossed(request.graph_def if graph is None else graph))
         with _LOCK:
             _STATS.graphs += 1
+            _STATS.options = options
             if graph is not None:
                 _STATS.rewritten += 1
                 _STATS.ordered += report.ordered

@@ -11,6 +11,7 @@ from tfsched.errors import TfschedError
 from tfsched.ops import library
 
 _STATS, _TRACE = 0, 1
+_NEXT_ROW = ",\n"  # cc/transport/runtime.cc; within a text a line's end is escaped
 _READ_TIMEOUT_MS = 30_000
 
 
@@ -57,22 +58,30 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
     return dict(json.loads(_read(_STATS, session, task, clear=False)))
 
 
-def transfers(session: Any = None, task: str | None = None, clear: bool = False) -> list[dict[str, Any]]:
+def transfers(
+    session: Any = None, task: str | None = None, clear: bool = False, last: int | None = None
+) -> list[dict[str, Any]]:
     """The last transfers that left this process or ``task``, oldest first.
 
     Args:
       session: as in :func:`stats`.
       task: as in :func:`stats`.
       clear: forget them after reading.
+      last: give at most so many, the newest ones; None for all.
 
     Returns:
       One dict a transfer: ``name``, ``from``, ``to``, ``step_id``, ``bytes``, ``rank`` (-1: not ordered), and the times
       ``requested_us``, ``ready_us``, ``started_us``, ``released_us`` (Unix time in microseconds, -1: not yet), ``dropped``.
 
     Raises:
-      TfschedError: as :func:`stats`.
+      TfschedError: as :func:`stats`; ``last`` is not above 0.
     """
-    return list(json.loads(_read(_TRACE, session, task, clear)))
+    if last is not None and last < 1:
+        raise TfschedError(f"last is {last!r}; give how many transfers you want, 1 or more, or None for all.")
+    text = _read(_TRACE, session, task, clear)
+    if last is not None:  # a line each: what is not wanted need not be parsed
+        text = f"[{','.join(text[1:-1].rsplit(_NEXT_ROW, last)[-last:])}]"
+    return list(json.loads(text))
 
 
 def _read(what: int, session: Any, task: str | None, clear: bool) -> str:

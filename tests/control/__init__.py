@@ -1,0 +1,1 @@
+"""Tests of what a running process tells of itself: control service, metrics, scalars, warnings."""

@@ -1,0 +1,72 @@
+"""The table's figures from answers, and mistakes on its command line; test_service.py has real tasks."""
+
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfsched.commands.top import in_force
+from tfsched.control.client import Answer
+from tfsched.control.rates import per_second, received_per_second
+
+PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "got none"),
+        (["localhost"], "'localhost' is no address"),
+        ([":1"], "':1' is no address"),
+        (["host:port"], "'host:port' is no address"),
+        (["host:70000"], "'host:70000' is no address"),
+        (["--token", "a b", "host:1"], "the token is empty or has characters"),
+        (["--interval", "0", "host:1"], "--interval"),
+    ],
+    ids=repr,
+)
+def test_each_mistake_is_one_sentence(top, arguments, words):
+    code, printed = top(*arguments)
+    assert code == 2 and words in printed and len(printed.strip().splitlines()) == 1, printed
+
+
+@given(st.integers(0, 10**15), st.integers(0, 10**12), st.floats(0.01, 1e4))
+def test_a_rate_is_a_difference(before, grown, passed_s):
+    first = Answer("a", identity=("h", 1), time_s=5.0, numbers={"bytes": before, "other": 3})
+    second = Answer("a", identity=("h", 1), time_s=5.0 + passed_s, numbers={"bytes": before + grown, "other": 4})
+    assert per_second(first, second, "bytes", "other") == pytest.approx((grown + 1) / passed_s, rel=1e-6)
+    assert per_second(None, second, "bytes") is None
+    assert per_second(second, first, "bytes") is None  # it ran backwards
+    assert per_second(first, Answer("a", identity=("h", 2), time_s=9.0, numbers={"bytes": 1}), "bytes") is None
+    assert per_second(Answer("a", "gone"), second, "bytes") is None
+
+
+def transfer(to, bytes, released_us):
+    return types.SimpleNamespace(receiver=to, bytes=bytes, started_us=released_us - 10, released_us=released_us)
+
+
+def test_what_a_task_receives_is_what_others_released_to_it():
+    to = "/job:worker/replica:0/task:0"
+    rows = [transfer(to, 7, 1_000_000), transfer(to, 100, 2_500_000), transfer("/job:other", 9, 3_000_000)]
+    ps = Answer("a", tasks=(PS,), unix_us=4_000_000, transfers=[*rows, transfer(to, 50, -1)])
+    worker = Answer("b", tasks=(WORKER,), unix_us=1, transfers=[])
+    assert received_per_second([WORKER], [ps, worker], 2.0, 1000) == 50.0
+    assert received_per_second([PS], [ps, worker], 2.0, 1000) == 0.0
+    # Only what begins with the first transfer that is known counts: 100 bytes in 1.5 s.
+    assert received_per_second([WORKER], [Answer("a", tasks=(PS,), unix_us=4_000_000, transfers=rows[1:])], 2.0, 2) == (
+        pytest.approx(100 / 1.50001)
+    )
+    assert received_per_second([WORKER], [worker, Answer("c", "gone")], 2.0, 1000) is None
+    assert received_per_second([], [ps], 2.0, 1000) is None
+
+
+def test_what_configure_has_set_wins():
+    def answer(policy, credit_bytes, **parts):
+        return Answer("a", texts={"policy": policy}, numbers={"credit_bytes": credit_bytes}, parts=parts)
+
+    told = {"policy": "p3", "credit_bytes": 5.0}
+    assert in_force(answer("graph", -1)) == ("graph", None)
+    assert in_force(answer("graph", -1, graphs=told)) == ("p3", 5)
+    assert in_force(answer("fifo", -1, graphs=told)) == ("fifo", 5)
+    assert in_force(answer("graph", 0, functions=told)) == ("p3", 0)
