@@ -25,6 +25,13 @@ def open_doors(task):
     return sorted(ports), [name for name in threads if name.startswith(("tfsched-control", "tfsched-metrics"))]
 
 
+def transfers(task, last):
+    """The newest transfers."""
+    import tfsched
+
+    return tfsched.transfers(last=last)
+
+
 def _writer(kind, path):
     if kind == "directory":
         return path

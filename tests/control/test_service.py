@@ -5,11 +5,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent import futures
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster.cluster import Cluster, wait_until
+from tests.cluster.cluster import Cluster, TaskError, wait_until
 from tfsched.bench.ports import free_ports
 from tfsched.control.client import Tasks
 from tfsched.control.fields import FIELDS, Kind, metric_name
@@ -91,7 +92,12 @@ def test_answers_are_what_the_process_says_of_itself(watched):
 
 
 def test_an_answer_has_its_limit(watched):
-    assert len(watched.cluster.call("ps0", "common.transfers")) > MOST_TRANSFERS
+    rows = watched.cluster.call("ps0", "common.transfers")
+    assert len(rows) > MOST_TRANSFERS
+    for last in (1, 7, len(rows), len(rows) + 1):
+        assert watched.cluster.call("ps0", "tests.control.scenarios.transfers", last=last) == rows[-last:]
+    with pytest.raises(TaskError, match="last is 0; give how many"):
+        watched.cluster.call("ps0", "tests.control.scenarios.transfers", last=0)
     with Tasks([watched.ps]) as tasks:
         (answer,) = tasks.ask(1_000_000)
         assert len(answer.transfers) == MOST_TRANSFERS
@@ -184,3 +190,37 @@ def test_a_task_that_is_killed_is_shown_as_such_and_comes_back(watched, top):
     watched.cluster.kill("worker0")
     code, printed = top("--once", "--interval=0.1", watched.ps, watched.worker)
     assert code == 1 and printed.count("Connection refused") == 2
+
+
+def test_workers_that_all_reduce_tell_of_it_and_leave_while_they_are_asked(nursery):
+    ports = free_ports(2)
+    environment = {f"worker{number}": {"TFSCHED_CONTROL_PORT": f"{port}"} for number, port in enumerate(ports)}
+    with (
+        Cluster(ps=0, workers=2, nursery=nursery, mirrored=True, environment=environment) as cluster,
+        Tasks([f"127.0.0.1:{port}" for port in ports]) as tasks,
+    ):
+        working = [cluster.submit(name, "parallel.in_loops") for name in cluster.names]
+        assert working[0].result(100) == working[1].result(100)
+        answers = tasks.ask()
+        for number, answer in enumerate(answers):
+            assert answer.tasks == (f"/job:worker/task:{number}",)
+            assert answer.numbers["all_reduces"] == cluster.stats(f"worker{number}")["all_reduces"] > 0
+            assert answer.parts["functions"]["policy"] == "tictac"
+        over, told = threading.Event(), []
+
+        def ask():
+            while not over.is_set():
+                told.append(tasks.ask(MOST_TRANSFERS))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            wait_until(lambda: len(told) > 2, 20, "answers")
+            with futures.ThreadPoolExecutor(2) as pool:
+                assert list(pool.map(cluster.leave, cluster.names)) == [0, 0]
+        finally:
+            over.set()
+            asking.join(20)
+        assert not any(answer.error for answer in told[0]) and all(answer.error for answer in tasks.ask())
+        for name in cluster.names:
+            assert "Traceback" not in cluster.log(name), cluster.log(name)

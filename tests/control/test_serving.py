@@ -161,6 +161,22 @@ def test_parts_are_told_and_cut(monkeypatch):
     }
 
 
+@pytest.mark.parametrize(
+    ("module", "arguments", "words"),
+    [
+        ("grpc", {}, "the control service cannot be served without grpcio"),
+        ("prometheus_client", {"port": None, "metrics_port": 0}, "metrics cannot be served without prometheus_client"),
+    ],
+)
+def test_what_is_not_installed_is_named(monkeypatch, module, arguments, words):
+    for name in ("service", "metrics"):
+        monkeypatch.delitem(sys.modules, f"tfsched.control.{name}", raising=False)
+        monkeypatch.delattr(f"tfsched.control.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(tfsched.TfschedError, match=rf"{words} .*run pip install 'tfsched\[control\]'"):
+        tfsched.serve_control(**arguments)
+
+
 @given(st.text(), st.text("abc", min_size=1))
 def test_only_the_token_itself_fits(sent, token):
     assert access.fits(access.header(token), token)

@@ -1,11 +1,19 @@
 """The table's figures from answers, and mistakes on its command line; test_service.py has real tasks."""
 
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
 import types
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfsched.bench.ports import free_port
 from tfsched.commands.top import in_force
 from tfsched.control.client import Answer
 from tfsched.control.rates import per_second, received_per_second
@@ -29,6 +37,24 @@ PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 def test_each_mistake_is_one_sentence(top, arguments, words):
     code, printed = top(*arguments)
     assert code == 2 and words in printed and len(printed.strip().splitlines()) == 1, printed
+
+
+def test_on_a_terminal_the_table_is_drawn_again_until_it_is_interrupted():
+    reads, writes = pty.openpty()
+    command = [sys.executable, "-m", "tfsched.cli", "top", "--interval=0.1", f"127.0.0.1:{free_port()}"]
+    process = subprocess.Popen(command, stdin=writes, stdout=writes, stderr=writes, start_new_session=True)
+    os.close(writes)
+    drawn, deadline_s = b"", time.monotonic() + 60
+    while drawn.count(b"no answer") < 3 and time.monotonic() < deadline_s:
+        if select.select([reads], [], [], 1)[0]:
+            drawn += os.read(reads, 1 << 16)
+    process.send_signal(signal.SIGINT)
+    try:
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        os.close(reads)
+    assert drawn.count(b"no answer") >= 3
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**12), st.floats(0.01, 1e4))

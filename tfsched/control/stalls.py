@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import logging
 
-from tfsched.ops.control import stats, transfers
+from tfsched.ops.control import stats, transfers, under_way
 
 VARIABLE = "TFSCHED_STALL_SECONDS"
 # So long that no link that works is meant: a tensor of 400 MB takes less from 11 Mbit/s on. Who waits longer wants to know.
@@ -22,6 +22,7 @@ _END_S = 2
 _NAMED = 3
 
 Link = tuple[str, str]  # sender, receiver
+Key = tuple[str, str, str, int, int]  # of a transfer: link, name, step, when it was started
 Rows = Sequence[Mapping[str, Any]]
 
 _WATCHES: dict[int, StallWatch] = {}
@@ -32,47 +33,48 @@ class Stalls:
 
     Args:
       seconds: how long a while is.
-
-    Attributes:
-      under_way: whether something was at the last look.
+      read: tfsched.transfers, which is costly: it is called only before something is said.
     """
 
-    under_way = False
-
-    def __init__(self, seconds: float):
-        self._seconds = seconds
-        # Link with something under way -> (when the last release on it was, since when this is so).
-        self._links: dict[Link, tuple[int, float]] = {}
+    def __init__(self, seconds: float, read: Callable[[], Rows]):
+        self._seconds, self._read = seconds, read
+        # Link with something under way -> (the oldest of it, when that was first seen as such).
+        self._links: dict[Link, tuple[Key, float]] = {}
         self._queued: tuple[int, float] | None = None
-        self._said: set[Link | None] = set()
+        self._said: set[Key | None] = set()
 
-    def look(self, now: Mapping[str, Any], rows: Rows, now_s: float, unix_us: float) -> list[str]:
-        """What is to be said now that was not said of the same stall before.
+    def look(self, now: Mapping[str, Any], under_way: Rows, now_s: float, unix_us: float) -> list[str]:
+        """What is to be said now that was not said of the same transfer before.
 
         Args:
           now: tfsched.stats().
-          rows: tfsched.transfers().
+          under_way: transfers that are started and not released.
           now_s: of a clock that never goes back.
           unix_us: of the clock of transfers.
         """
-        last: dict[Link, int] = {}
-        under_way: dict[Link, list[Mapping[str, Any]]] = {}
-        for row in rows:
-            link = (row["from"], row["to"])
-            last[link] = max(last.get(link, -1), row["released_us"])
-            if row["released_us"] < 0 <= row["started_us"]:
-                under_way.setdefault(link, []).append(row)
+        by_link: dict[Link, list[Mapping[str, Any]]] = {}
+        for row in sorted(under_way, key=lambda row: row["started_us"]):
+            by_link.setdefault((row["from"], row["to"]), []).append(row)
         before, self._links = self._links, {}
-        for link in under_way:
+        for link, rows in by_link.items():
+            key = _key(rows[0])
             old = before.get(link)
-            self._links[link] = old if old and old[0] == last[link] else (last[link], now_s)
-        self._said = {link for link in self._said if link is None or self._links.get(link, (0, now_s))[1] < now_s}
-        self.under_way = bool(under_way)
+            self._links[link] = old if old and old[0] == key else (key, now_s)
+        self._said &= {key for key, _ in self._links.values()} | {None}
+        late = {
+            link: key
+            for link, (key, since_s) in self._links.items()
+            if now_s - since_s >= self._seconds and key not in self._said
+        }
         sentences = []
-        for link, (_, since_s) in self._links.items():
-            if now_s - since_s >= self._seconds and link not in self._said:
-                self._said.add(link)
-                sentences.append(_sentence(under_way[link], link, now, now_s - since_s, unix_us))
+        if late:
+            # Others may have overtaken it on the wire: then the link does not stand still.
+            begin_us = unix_us - self._seconds * 1e6
+            moving = {(row["from"], row["to"]) for row in self._read() if row["released_us"] > begin_us}
+            for link, key in late.items():
+                if link not in moving:
+                    self._said.add(key)
+                    sentences.append(_sentence(by_link[link], now, now_s - self._links[link][1], unix_us))
         return sentences + self._queue(now, now_s, bool(under_way))
 
     def _queue(self, now: Mapping[str, Any], now_s: float, under_way: bool) -> list[str]:
@@ -93,8 +95,12 @@ class Stalls:
         ]
 
 
-def _sentence(under_way: Rows, link: Link, now: Mapping[str, Any], waited_s: float, unix_us: float) -> str:
-    first, *others = sorted(under_way, key=lambda row: row["started_us"])
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["from"], row["to"], row["name"], row["step_id"], row["started_us"]
+
+
+def _sentence(under_way: Rows, now: Mapping[str, Any], waited_s: float, unix_us: float) -> str:
+    first, *others = under_way
     known = [
         f"{what} {max(0.0, (unix_us - first[key]) / 1e6):.0f} s ago"
         for key, what in (
@@ -111,8 +117,8 @@ def _sentence(under_way: Rows, link: Link, now: Mapping[str, Any], waited_s: flo
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         behind = f" Behind it on the wire: {names}{more}."
     return (
-        f"a step has waited {waited_s:.0f} s for {first['name']} ({first['bytes']:,} bytes, {order}) from {link[0]} to "
-        f"{link[1]}: {', '.join(known)}, and nothing that was sent there has left since.{behind} In this process "
+        f"a step has waited {waited_s:.0f} s for {first['name']} ({first['bytes']:,} bytes, {order}) from {first['from']} "
+        f"to {first['to']}: {', '.join(known)}, and nothing that was sent there has left since.{behind} In this process "
         f"{now['queue_depth']} ordered transfer(s) are queued and {now['on_wire_bytes']:,} bytes on the wire; "
         f"{_in_force(now)}. The network or the receiver stands still."
     )
@@ -134,7 +140,7 @@ class StallWatch:
     """
 
     def __init__(self, seconds: float, warn: Callable[[str], None]):
-        self._stalls, self._warn = Stalls(seconds), warn
+        self._stalls, self._warn = Stalls(seconds, transfers), warn
         self._poll_s = min(seconds / _POLLS, _LONGEST_POLL_S)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfsched-stalls", daemon=True)
@@ -146,16 +152,17 @@ class StallWatch:
         while not self._end.wait(self._poll_s):
             now = stats()
             sent = (now["tasks"], now["bypassed_tasks"])
-            # To read the transfers takes milliseconds. Where nothing ordered is under way, something without a rank may be:
+            # To look at transfers takes milliseconds. Where nothing ordered is under way, something without a rank may be:
             # if so, and it holds up the step, nothing more is sent.
             idle = not now["queue_depth"] and not now["on_wire_bytes"]
             if idle and (sent != before or sent == settled):
                 before = sent
                 continue
             before = sent
-            for sentence in self._stalls.look(now, transfers(), time.monotonic(), time.time() * 1e6):
+            rows = under_way()
+            for sentence in self._stalls.look(now, rows, time.monotonic(), time.time() * 1e6):
                 self._warn(sentence)
-            settled = sent if idle and not self._stalls.under_way else None
+            settled = sent if idle and not rows else None
 
     def close(self) -> None:
         """Ends it."""
