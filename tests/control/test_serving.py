@@ -91,6 +91,7 @@ server = tfsched.Server({"worker": [f"127.0.0.1:{free_port()}"]})
 from tfsched.control import environment
 served = environment._BEGUN[os.getpid()]
 port = int(served.address.rpartition(":")[2])
+metrics_port = int(served.metrics_url.split(":")[2].split("/")[0])
 
 def listens(port):
     rows = []
@@ -106,12 +107,12 @@ def listens(port):
             pass
     return any(f"socket:[{inode}]" in links for inode in inodes)
 
-assert listens(port)
+assert listens(port) and listens(metrics_port)
 child = os.fork()
 if child == 0:
-    os._exit(listens(port))  # as multiprocessing does
+    os._exit(listens(port) or listens(metrics_port))  # as multiprocessing does
 assert os.waitpid(child, 0)[1] == 0
-assert listens(port)
+assert listens(port) and listens(metrics_port)
 print("port", port, flush=True)
 """
 

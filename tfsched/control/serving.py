@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import socket
 import threading
@@ -30,7 +31,7 @@ class ControlServer:
         self.metrics_url: str | None = None
         self._service: Any = None
         self._http: Any = None
-        self._listening: list[int] = []  # descriptors
+        self._listening: dict[int, int] = {}  # descriptor -> inode
         try:
             if port is not None:
                 try:
@@ -39,7 +40,7 @@ class ControlServer:
                     raise _missing("the control service", "grpcio", error) from None
                 self._service, bound = service.start(address, port, token)
                 self.address = access.joined(address, bound)
-                self._listening += _listeners(bound)
+                self._listening.update({one: os.fstat(one).st_ino for one in _listeners(bound)})
             if metrics_port is not None:
                 try:
                     from tfsched.control import metrics
@@ -47,7 +48,7 @@ class ControlServer:
                     raise _missing("metrics", "prometheus_client", error) from None
                 self._http, bound = metrics.start(address, metrics_port, token)
                 self.metrics_url = f"http://{access.joined(address, bound)}{metrics.PATH}"
-                self._listening.append(self._http.fileno())
+                self._listening[self._http.fileno()] = os.fstat(self._http.fileno()).st_ino
         except BaseException:
             self.close()
             raise
@@ -74,11 +75,13 @@ class ControlServer:
     def _leave_to_parent(self) -> None:
         """In a forked child: no thread of ours is here, and the ports are the parent's alone.
 
-        gRPC's descriptors cannot be closed without it, and it may close them later: they lead nowhere instead.
+        Some versions of gRPC have closed theirs by now. Where it has not, it may do so later: they lead nowhere until then.
         """
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in self._listening:
-            os.dup2(nowhere, descriptor)
+        for descriptor, inode in self._listening.items():
+            with contextlib.suppress(OSError):
+                if os.fstat(descriptor).st_ino == inode:
+                    os.dup2(nowhere, descriptor)
         os.close(nowhere)
         self._listening.clear()
 
