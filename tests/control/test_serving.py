@@ -110,6 +110,12 @@ def listens(port):
 assert listens(port) and listens(metrics_port)
 child = os.fork()
 if child == 0:
+    served.close()  # waits for nothing
+    try:
+        tfsched.serve_control()
+        os._exit(2)
+    except tfsched.TfschedError as error:
+        assert "was forked from one that serves" in str(error)
     os._exit(listens(port) or listens(metrics_port))  # as multiprocessing does
 assert os.waitpid(child, 0)[1] == 0
 assert listens(port) and listens(metrics_port)

@@ -16,6 +16,8 @@ from tfsched.ops import library
 _CLOSE_S = 5
 _INSTALL = "run pip install 'tfsched[control]'"
 _OPEN: set[ControlServer] = set()
+# In a forked child: what must be neither used nor freed.
+_OF_PARENT: list[tuple[Any, Any]] = []
 
 
 class ControlServer:
@@ -84,6 +86,9 @@ class ControlServer:
                     os.dup2(nowhere, descriptor)
         os.close(nowhere)
         self._listening.clear()
+        # To end them would wait for threads that are not here.
+        _OF_PARENT.append((self._service, self._http))
+        self._service = self._http = None
 
 
 def serve_control(
@@ -99,13 +104,18 @@ def serve_control(
 
     Raises:
       TfschedError: the host is not this machine's alone and there is no token; a port cannot be listened on; grpcio, or
-        prometheus_client, is not installed.
+        prometheus_client, is not installed; this process was forked from one that serves.
     """
     for name, value in (("port", port), ("metrics_port", metrics_port)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 16):
             raise TfschedError(f"{name} is {value!r}; give a port from 0 (a free one) to 65535.")
     if port is None and metrics_port is None:
         raise TfschedError("port and metrics_port are both None; give at least one, 0 for a free port.")
+    if _OF_PARENT:  # gRPC cannot be used any more
+        raise TfschedError(
+            "this process was forked from one that serves, and cannot serve itself; start it as a program of its own "
+            '(multiprocessing: "spawn").'
+        )
     token = access.checked_token(token)
     address = access.resolved(host, token, "the control service")
     library.load()
