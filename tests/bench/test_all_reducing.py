@@ -69,8 +69,8 @@ def test_tcp_takes_the_same_bytes_over_limited_links():
     result = run(toy(**given, workers=3, steps=2))
     bounds = result["bounds"]
     assert bounds["closed_form_s"] == pytest.approx(4 / 3 * TOY_BYTES * 8 / 20e6)
-    # Without headers it would be 1; a bucket that is full when a step begins gives a little for nothing.
-    assert bounds["tcp_s"] > 0.98 * bounds["closed_form_s"]
+    # The bucket that limits a link is full when a step begins: 256 kB of this MB leave at once.
+    assert bounds["tcp_s"] > 0.7 * bounds["closed_form_s"]
     assert bounds["communication_s"] == bounds["closed_form_s"]
 
 
