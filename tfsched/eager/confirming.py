@@ -214,6 +214,9 @@ class Confirmer:
     def _give_back(self, closure: Any) -> None:
         logging.info("tfsched: %s had not confirmed a closure; it is put back.", self.task)
         self.given_back += 1
+        # It may run again much later. Were the worker's next closures still numbered in its epoch, parameter servers would
+        # have forgotten by then what they applied of it.
+        self.numbering.lose_count()
         self._cluster.closure_queue.put_back(closure)
 
 

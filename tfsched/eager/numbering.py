@@ -84,7 +84,7 @@ class Numbering:
             self._closure = None
 
     def lose_count(self) -> None:
-        """The call has failed: whether it has launched something is not known."""
+        """A call has failed, so what it has launched is not known; or nothing more shall be numbered in this epoch."""
         with self._lock:
             self._agreed, self._doubtful = False, None
 
