@@ -23,7 +23,7 @@ comma := ,
 EXTRAS := plot,control,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact$(comma)proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help env native proto demo test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
+.PHONY: help env native proto demo results docs test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
 
 help:  ## this list
 	@echo "make TARGET [VENV=$(VENV)] [TENSORFLOW=$(TENSORFLOW)]"
@@ -54,6 +54,18 @@ proto: $(STAMP)  ## the descriptor of the control service, from its .proto
 demo: env  ## the main job: resnet50 and seq32, stock TensorFlow against tio and tao, on a limited link
 	$(BIN)/tfsched bench --model resnet50,seq32 --settings vanilla,tio,tao --phase forward --bandwidth 1gbit --steps 10 \
 	  --json demo.json --plot demo.png
+
+results:  ## docs/results.md and the README's table, from benchmarks/results/*.json (measuring is benchmarks/results.py --measure)
+	$(BIN)/python benchmarks/results.py
+
+# An environment of its own: the site needs no TensorFlow. mkdocs serve shows it while you write.
+DOCS := build/docs-venv
+
+docs:  ## the documentation site in build/site, without a warning (20 s, the first time a minute)
+	@test -x $(DOCS)/bin/mkdocs || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/python -m pip install -q --upgrade pip; }
+	@cmp -s pyproject.toml $(DOCS)/pyproject.toml || { \
+	  $(DOCS)/bin/python -m pip install -q $$($(DOCS)/bin/python docs/site/requirements.py) && cp pyproject.toml $(DOCS)/; }
+	$(DOCS)/bin/mkdocs build --quiet --strict
 
 # A file stays together, for its tests share a cluster; in the order of their names the long ones are not begun last.
 test: env  ## pytest; ARGS="tests/ordering -x" to choose, JOBS=0 to debug

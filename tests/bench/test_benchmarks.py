@@ -141,3 +141,16 @@ def test_server_memory_compares_what_a_server_holds():
     row = printed.splitlines()[-1]
     assert row.startswith("| 1 | ") and row.count(" MB") == 4
     assert all(float(text.removesuffix(" MB")) > 4 for cell in row.split("|")[2:4] for text in cell.strip().split(", "))
+
+
+def test_the_results_page_and_the_readme_show_what_the_listed_commands_measured():
+    results = load("results")
+    rows = results.manifest()
+    kept = {row.name: found for row in rows if (found := results.kept(row)) is not None}
+    assert kept
+    for row in rows:
+        assert row.name not in kept or kept[row.name]["command"] == row.command
+    assert sorted(path.stem for path in results.KEPT.glob("*.json")) == sorted(kept)
+    assert results.PAGE.read_text() == results.render(rows)
+    table, readme = results.readme_table(rows), results.README.read_text()
+    assert table.count("\n") > 2 and readme == results.with_table(readme, table)
