@@ -58,14 +58,14 @@ demo: env  ## the main job: resnet50 and seq32, stock TensorFlow against tio and
 results:  ## docs/results.md and the README's table, from benchmarks/results/*.json (measuring is benchmarks/results.py --measure)
 	$(BIN)/python benchmarks/results.py
 
-# An environment of its own: the site needs no TensorFlow. mkdocs serve shows it while you write.
+# An environment of its own, for the site needs no TensorFlow. `build/docs-venv/bin/mkdocs serve` shows it while you write.
 DOCS := build/docs-venv
 
-docs:  ## the documentation site in build/site, without a warning (20 s, the first time a minute)
-	@test -x $(DOCS)/bin/mkdocs || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/python -m pip install -q --upgrade pip; }
-	@cmp -s pyproject.toml $(DOCS)/pyproject.toml || { \
-	  $(DOCS)/bin/python -m pip install -q $$($(DOCS)/bin/python docs/site/requirements.py) && cp pyproject.toml $(DOCS)/; }
-	$(DOCS)/bin/mkdocs build --quiet --strict
+docs:  ## the documentation site in build/site, checked for dead links
+	@test -x $(DOCS)/bin/python || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/python -m pip install -q --upgrade pip; }
+	@cmp -s pyproject.toml $(DOCS)/pyproject.toml || { $(DOCS)/bin/python website/requirements.py >$(DOCS)/requirements.txt && \
+	  $(DOCS)/bin/python -m pip install -q -r $(DOCS)/requirements.txt && cp pyproject.toml $(DOCS)/; }
+	$(DOCS)/bin/python -m mkdocs build --quiet --strict
 
 # A file stays together, for its tests share a cluster; in the order of their names the long ones are not begun last.
 test: env  ## pytest; ARGS="tests/ordering -x" to choose, JOBS=0 to debug
