@@ -39,81 +39,54 @@ def commands() -> str:
     """Every command: what it does, its usage line, its arguments, an example, its flags."""
     from tfsched.cli import COMMANDS
 
-    return "\n".join(_command(name, summary) for name, summary in COMMANDS.items())
+    return "\n".join(_command(name, about) for name, about in COMMANDS.items())
 
 
-def _command(name: str, summary: str) -> str:
+def _command(name: str, about: Any) -> str:
     from tfsched.commands.flags import CommandFlags
 
     module = importlib.import_module(f"tfsched.commands.{name}")
     flags = CommandFlags(name)
     module.define(flags)
-    about = usage(name, module)
-    lines = [f"## tfsched {name}", "", f"{summary[0].upper()}{summary[1:]}.", "", "```", about.line, "```", ""]
-    if about.arguments:
+    usage = " ".join(filter(None, ["tfsched", name, "[flags]", about.usage]))
+    lines = [f"## tfsched {name}", "", f"{about.summary[0].upper()}{about.summary[1:]}.", "", "```", usage, "```", ""]
+    if arguments := _arguments(about.usage):
         lines += ["| argument | meaning |", "|---|---|"]
-        lines += [f"| `{argument}` | {_cell(meaning)} |" for argument, meaning in about.arguments.items()]
+        lines += [f"| `{argument}` | {_cell(meaning)} |" for argument, meaning in arguments.items()]
         lines += [""]
     lines += ["Example:", "", "```", about.example, "```", ""]
-    lines += ["| flag | default | meaning |", "|---|---|---|"]
-    for flag_name in sorted(flags._env):
-        flag = flags.values[flag_name]
+    if not flags.names():
+        return "\n".join(lines)
+    lines += ["| flag | default | environment variable | meaning |", "|---|---|---|---|"]
+    for flag_name in flags.names():
+        flag, variable = flags.values[flag_name], flags.variable(flag_name)
         shown = f"--[no]{flag_name}" if flag.boolean else f"--{flag_name}"
         default = "" if flag.default in (None, "") else f"`{str(flag.default_as_str).strip(chr(39))}`"
-        text = flag.help.replace(f" [{flags._env[flag_name]}]", "")
-        lines.append(f"| `{shown}` | {_cell(default)} | {_cell(text)} |")
+        text = re.sub(r"^<[^>]*>: ", "", flag.help.replace(f" [{variable}]", ""))  # absl puts the choices first
+        choices = flags.choices(flag_name)
+        text += f" (one of {', '.join(choices)})" if choices else ""
+        lines.append(f"| `{shown}` | {_cell(default)} | `{variable}` | {_cell(text)} |")
     return "\n".join([*lines, ""])
 
 
-class Usage(NamedTuple):
-    """How a command is called."""
-
-    line: str
-    arguments: dict[str, str]
-    example: str
-
-
-_FILE = {"FILE": "a DAG, a step trace, a RunMetadata or a layer table; or give --model"}
-_USAGES = {
-    "doctor": Usage("tfsched doctor [flags]", {}, "tfsched doctor"),
-    "bench": Usage("tfsched bench [flags]", {}, "tfsched bench --model resnet50 --bandwidth 1gbit --settings vanilla,tio"),
-    "trace": Usage(
-        "tfsched trace --script FILE [flags] [-- ARGUMENT ...]",
-        {"ARGUMENT": "arguments of the script, after two dashes"},
-        "tfsched trace --script train.py --out trace.json.gz -- --epochs 1",
-    ),
-    "order": Usage("tfsched order [FILE] [flags]", _FILE, "tfsched order trace.json.gz --algorithm tao --plan plan.json"),
-    "explain": Usage("tfsched explain [FILE] [flags]", _FILE, "tfsched explain --model resnet50 --bandwidth 10gbit"),
-    "simulate": Usage(
-        "tfsched simulate [FILE] [flags]",
-        _FILE,
-        "tfsched simulate --model vgg16 --workers 8 --servers 8 --method vanilla,tio",
-    ),
-    "sweep": Usage(
-        "tfsched sweep [FILE] [flags]", _FILE, "tfsched sweep --model vgg16 --workers 4,8 --bandwidth 1gbit,10gbit"
-    ),
-    "tune": Usage(
-        "tfsched tune [FILE] [flags]", _FILE, "tfsched tune --model vgg16 --workers 8 --servers 8 --bandwidth 25gbit"
-    ),
-    "report": Usage(
-        "tfsched report DIRECTORY [flags]",
-        {"DIRECTORY": "where benches, traces, DAGs, layer tables, simulations and sweeps are"},
-        "tfsched report results/",
-    ),
-    "timeline": Usage(
-        "tfsched timeline TRACE [flags]", {"TRACE": "a file that tfsched trace wrote"}, "tfsched timeline trace.json.gz"
-    ),
-    "top": Usage(
-        "tfsched top ADDRESS,... [flags]",
-        {"ADDRESS": "host:port of a task's control service"},
-        "tfsched top ps-0:7001,worker-0:7001 --once",
-    ),
+# What a word of a usage line stands for.
+_ARGUMENTS = {
+    "ADDRESS": "host:port of a task's control service",
+    "DIRECTORY": "where benches, traces, DAGs, layer tables, simulations and sweeps are",
+    "FILE": "a DAG, a step trace, a RunMetadata or a layer table; --model takes its place",
+    "HOST:PORT": "where a task's control service listens",
+    "MODULE": "a Python module",
+    "TRACE": "a file that `tfsched trace` wrote",
+    "bash": "the shell",
+    "zsh": "the shell",
 }
+_PROGRAM = "the program to run"
 
 
-def usage(name: str, module: Any) -> Usage:
-    """How the command is called."""
-    return _USAGES[name]
+def _arguments(usage: str) -> dict[str, str]:
+    """The words of a usage line that a user replaces, with their meaning."""
+    words = [word for word in re.findall(r"[A-Z][A-Z:]+|bash|zsh", usage) if word in _ARGUMENTS]
+    return {word: _PROGRAM if word == "FILE" and "MODULE" in usage else _ARGUMENTS[word] for word in words}
 
 
 # --- counters and options ---------------------------------------------------------------------------------------------
@@ -203,9 +176,9 @@ def _name(node: ast.expr) -> str:
 
 def _template(node: ast.expr) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.sub(r"%[.\d]*[a-z]", "...", node.value)
+        return re.sub(r"%[.\d]*[a-z]", "…", node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(value.value if isinstance(value, ast.Constant) else "..." for value in node.values)  # type: ignore[misc]
+        return "".join(value.value if isinstance(value, ast.Constant) else "…" for value in node.values)  # type: ignore[misc]
     return ""
 
 
