@@ -38,15 +38,16 @@ PARTS = {
     "_rules": rule(),
     "graph_ops": rule(),
     "_callback": rule(),
+    "_log": rule(),
     "_options": rule(parts="errors _rules"),
     "ordering": rule("numpy ortools", "_rules"),
-    "ops": rule("tensorflow", "errors"),
-    "grappler": rule("tensorflow absl", "ordering _options _rules graph_ops ops errors"),
-    "control": rule("tensorflow absl google grpc prometheus_client", "errors version ops _callback"),
+    "ops": rule("tensorflow", "errors _log"),
+    "grappler": rule("tensorflow", "ordering _options _rules _log graph_ops ops errors"),
+    "control": rule("tensorflow google grpc prometheus_client", "errors version ops _callback _log"),
     "server": rule("tensorflow", "grappler ops errors control"),
-    "eager": rule("tensorflow absl", "errors _options grappler ops server control"),
-    "parallel": rule("tensorflow absl numpy", "errors _options eager ops server _callback"),  # and no Keras
-    "placement": rule("tensorflow absl", "errors"),
+    "eager": rule("tensorflow", "errors _options _log grappler ops server control"),
+    "parallel": rule("tensorflow numpy", "errors _options _log eager ops server _callback"),  # and no Keras
+    "placement": rule("tensorflow", "errors _log"),
     "draining": rule("tensorflow", "grappler eager errors"),
     "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
@@ -55,9 +56,11 @@ PARTS = {
     "bench": rule(
         "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel placement tracing"
     ),
+    "launch": rule("tensorflow wrapt", "tfsched _log _options errors eager grappler server control"),
     "commands": rule(
         "tensorflow tensorflow_io absl google numpy rich yaml",
-        "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports tuning control",
+        "tfsched errors version ordering _options _rules server grappler ops tracing bench simulator reports tuning control "
+        "launch _log",
     ),
     "cli": rule("absl", "errors version commands"),
 }

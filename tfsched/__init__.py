@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from tfsched.eager.api import function as function
     from tfsched.eager.api import options as options
     from tfsched.eager.resolver import cluster_resolver as cluster_resolver
+    from tfsched.grappler.bridge import PassStats as PassStats
     from tfsched.grappler.bridge import install as load
+    from tfsched.grappler.bridge import pass_stats as pass_stats
     from tfsched.grappler.config import session_config as session_config
     from tfsched.ops.configure import configure as configure
     from tfsched.ops.control import stats as stats
@@ -61,6 +63,8 @@ _API = {
     "drain": "tfsched.draining",
     "DrainHook": "tfsched.draining",
     "load": "tfsched.grappler.bridge",
+    "pass_stats": "tfsched.grappler.bridge",
+    "PassStats": "tfsched.grappler.bridge",
 }
 
 # A list that tools can read; a test holds it equal to _API.
@@ -68,6 +72,7 @@ __all__ = [
     "PROTOCOL",
     "DrainHook",
     "Options",
+    "PassStats",
     "ScalarsCallback",
     "ScalarsHook",
     "Server",
@@ -84,6 +89,7 @@ __all__ = [
     "options",
     "ordering",
     "parallel",
+    "pass_stats",
     "placement",
     "serve_control",
     "session_config",

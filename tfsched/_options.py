@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfsched._rules import MIN_PARTITION_BYTES, POLICIES
@@ -13,11 +15,72 @@ from tfsched.errors import TfschedError
 DEFAULT_CREDIT_BYTES = 1_000_000
 
 
+# What `tfsched run` writes into the environment of its program: the variables whose values are its flags'.
+FLAGS = "TFSCHED_VARIABLES_FROM_FLAGS"
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_ORIGINS = "_origins"
+
+
+def variable_of(option: str) -> str:
+    """The environment variable that stands for an option: "TFSCHED_POLICY" for "policy"."""
+    return f"TFSCHED_{option.upper()}"
+
+
+def _completed_from_environment(cls: Any) -> Any:
+    """Has a dataclass' constructor take what it is not given from the environment, and note where each value is from."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    plain: Callable[..., None] = cls.__init__
+
+    @functools.wraps(plain)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        told = {*list(fields)[: len(args)], *given}
+        texts = {name: os.environ.get(variable_of(name), "").strip() for name in fields if name not in told}
+        usual = {name: _parsed(name, text, type(fields[name].default)) for name, text in texts.items() if text}
+        try:
+            plain(self, *args, **given, **usual)
+        except TfschedError as error:
+            for name in usual:
+                if str(error).startswith(f"Option {name} "):
+                    raise TfschedError(str(error).replace(f"Option {name}", variable_of(name), 1)) from None
+            raise
+        flags = os.environ.get(FLAGS, "").split(",")
+        origins = dict.fromkeys(told & fields.keys(), "code")
+        for name in usual:
+            origins[name] = f"--{name}" if variable_of(name) in flags else variable_of(name)
+        object.__setattr__(self, _ORIGINS, origins)
+
+    cls.__init__ = __init__
+    return cls
+
+
+def _parsed(name: str, text: str, kind: type) -> Any:
+    """The value that an environment variable stands for.
+
+    Raises:
+      TfschedError: it stands for none of that type.
+    """
+    if kind is bool:
+        if text.lower() not in _WORDS:
+            raise TfschedError(f"{variable_of(name)} is {text!r}; give true or false.")
+        return _WORDS[text.lower()]
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise TfschedError(f"{variable_of(name)} is {text!r}; give a whole number.") from None
+    return text
+
+
+@_completed_from_environment
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How the transfers of a session are scheduled.
 
-    Every field is also a key of the optimizer's ``parameter_map``, for those who write the ConfigProto themselves.
+    A field that is not given has the value of its environment variable (``TFSCHED_POLICY`` for ``policy``), or else its
+    default. Every field is also a key of the optimizer's ``parameter_map``, for those who write the ConfigProto themselves.
+
+    Raises:
+      TfschedError: a field or a variable has a value that it cannot have.
 
     Attributes:
       ordering: name of a registered ordering (``tfsched.ordering.names()``), or "none" to leave the graph alone.
@@ -76,7 +139,7 @@ class Options:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Options:
-        """Builds options from a parameter map's values.
+        """Builds options from a parameter map's values. The environment has no part in it: what is missing has its default.
 
         Raises:
           TfschedError: on a key or a value that is not one of the fields'.
@@ -85,4 +148,21 @@ class Options:
         for key in parameters:
             if key not in known:
                 raise TfschedError(f"{key!r} is not a parameter of tfsched; the parameters are {', '.join(sorted(known))}.")
-        return cls(**dict(parameters))
+        return cls(**{**DEFAULTS, **parameters})
+
+    def describe(self) -> str:
+        """The main options and those that are not the default, each with where it is from: code, a flag, a variable."""
+        origins = getattr(self, _ORIGINS, {})
+        parts = []
+        for name, default in DEFAULTS.items():
+            value = getattr(self, name)
+            if value != default or name in origins or name in _MAIN:
+                shown = value if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]}..."
+                parts.append(f"{name}={shown} ({origins.get(name, 'default')})")
+        return ", ".join(parts)
+
+
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Options)}
+VARIABLES = {variable_of(name): name for name in DEFAULTS}
+_MAIN = ("ordering", "policy", "barrier")
+_SHOWN = 80

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfsched.control import about, environment
+from tfsched.grappler import summary
 from tfsched.grappler.bridge import install, pass_stats
 
 # cc/transport/server.cc registers it. Peers may run stock "grpc": the wire is unchanged.
@@ -42,6 +43,7 @@ class Server(tf.distribute.Server):
         task = f"/job:{self.server_def.job_name}/task:{self.server_def.task_index}"
         about.tell_tasks(lambda: [task])
         environment.begin()
+        summary.at_exit()
 
 
 def _graphs() -> dict[str, Any]:

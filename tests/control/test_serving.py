@@ -146,7 +146,7 @@ def test_a_process_that_serves_ends_as_any_other_and_its_forked_child_does_not_s
 def test_a_mistake_in_the_environment_is_a_warning(monkeypatch, variables, words):
     said = []
     monkeypatch.setattr(environment, "_BEGUN", {})
-    monkeypatch.setattr(environment.logging, "warning", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(environment.log, "warning", lambda text, *values: said.append(text % values))
     monkeypatch.setenv("TFSCHED_STALL_SECONDS", "0")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

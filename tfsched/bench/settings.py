@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tfsched._options import Options
+from tfsched._options import DEFAULTS, Options
 from tfsched.bench.errors import BenchError
 from tfsched.errors import TfschedError
 
@@ -92,7 +92,7 @@ def _find(name: str) -> Setting:
 
 def _value(name: str, option: str, text: str) -> bool | int | str:
     """The option's value in the type that `tfsched.Options` wants; what it does not know stays text."""
-    kind = type(dataclasses.asdict(Options()).get(option, ""))
+    kind = type(DEFAULTS.get(option, ""))
     if kind is bool:
         known = {"true": True, "1": True, "false": False, "0": False}
         if text.lower() not in known:

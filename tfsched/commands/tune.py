@@ -151,7 +151,8 @@ def key_of(what: str, cluster: Cluster) -> Key:
 def options_text(method: Method, setting: Setting, cluster: Cluster, plugin: str) -> str:
     """The options of the setting as one line of Python, with what is not the default."""
     barrier = cluster.barrier if method.barrier is None else method.barrier
-    options = Options(ordering=method.ordering or "", barrier=barrier, plugin=plugin, **setting._asdict())
+    chosen = {"ordering": method.ordering or "", "barrier": barrier, "plugin": plugin, **setting._asdict()}
+    options = Options.from_parameters(chosen)
     return f"tfsched.Options({', '.join(f'{name}={value!r}' for name, value in options.to_parameters().items())})"
 
 

@@ -6,8 +6,7 @@ import math
 import os
 import threading
 
-from absl import logging
-
+from tfsched._log import log
 from tfsched.control import access, stalls
 from tfsched.control.serving import ControlServer, serve_control
 from tfsched.errors import TfschedError
@@ -31,11 +30,11 @@ def begin() -> None:
         try:
             _BEGUN[os.getpid()] = _serve()
         except TfschedError as error:
-            logging.warning("tfsched: nothing is served: %s", error)
+            log.warning("nothing is served: %s", error)
         try:
             stalls.begin(stall_seconds())
         except TfschedError as error:
-            logging.warning("tfsched: %s", error)
+            log.warning("%s", error)
 
 
 def _serve() -> ControlServer | None:
@@ -46,9 +45,9 @@ def _serve() -> ControlServer | None:
     served = serve_control(port, host, os.environ.get(access.TOKEN) or None, metrics_port)
     # As a warning, for that is what is shown by default, and nobody could find a free port without it.
     if served.address is not None:
-        logging.warning("tfsched: control service at %s.", served.address)
+        log.warning("control service at %s.", served.address)
     if served.metrics_url is not None:
-        logging.warning("tfsched: metrics at %s.", served.metrics_url)
+        log.warning("metrics at %s.", served.metrics_url)
     return served
 
 

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from absl import logging
-
+from tfsched._log import log
 from tfsched.ops.control import stats, transfers, under_way
 
 VARIABLE = "TFSCHED_STALL_SECONDS"
@@ -173,6 +172,6 @@ class StallWatch:
 def begin(seconds: float) -> None:
     """Watches this process from now on; once, and not at all with 0 seconds."""
     if seconds > 0 and os.getpid() not in _WATCHES:
-        _WATCHES[os.getpid()] = StallWatch(seconds, lambda sentence: logging.warning("tfsched: %s", sentence))
+        _WATCHES[os.getpid()] = StallWatch(seconds, lambda sentence: log.warning("%s", sentence))
         # A thread that Python has frozen in the middle of a C call would be ended there.
         atexit.register(_WATCHES[os.getpid()].close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import types
 import uuid
 import weakref
@@ -12,11 +13,13 @@ import tensorflow as tf
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
+from tfsched._log import say_once
 from tfsched._options import Options
 from tfsched.control import about, environment
 from tfsched.eager import calls, confirming, joining, outstanding
-from tfsched.eager.config import Setting, say_once
+from tfsched.eager.config import Setting
 from tfsched.errors import TfschedError
+from tfsched.grappler import summary
 from tfsched.server import PROTOCOL
 
 # All that this process trains is one training, whatever options it uses: its functions see each other's updates.
@@ -35,9 +38,12 @@ def enable(options: Options | None = None) -> None:
       TfschedError: ``options`` is of another type.
       ValueError: the plan cannot be read.
     """
-    setting = _setting(_checked(options, "enable"))
+    checked = _checked(options, "enable")
+    setting = _setting(checked)
     _say_what_stays_stock()
     calls.set_process(setting)
+    say_once(f"scheduling is on: {checked.describe()}.", logging.INFO)
+    summary.at_exit()
     about.tell("functions", _told)
     about.tell_tasks(_own_task)
     environment.begin()

@@ -11,10 +11,10 @@ import threading
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.eager import executor
 
+from tfsched._log import log
 from tfsched.ops import control, library
 
 _MARK = "capability"  # among a task's counters: what its devices bear, too (cc/transport/capability.h)
@@ -37,7 +37,7 @@ def knows(task: str) -> bool:
     if found is None:
         found = _known[task] = _ask(task)
         if not found:
-            logging.info("tfsched: %s has no tfsched, or another version of it; what it runs is not scheduled.", task)
+            log.info("%s has no tfsched, or another version of it; what it runs is not scheduled.", task)
     return found
 
 

@@ -7,14 +7,12 @@ import functools
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
+from tfsched._log import say_once
 from tfsched._options import Options
 from tfsched.grappler import crossed_functions
 from tfsched.grappler.bridge import parameters_of
 from tfsched.grappler.config import add_optimizer, is_switched_off, optimizers, with_plan_inside
-
-_SAID: set[str] = set()
 
 
 class Setting:
@@ -78,10 +76,3 @@ def function_config(options: Options, client: str, base: Any = None) -> Any:
         config.CopyFrom(base)
     add_optimizer(config, with_plan_inside(options), client)
     return config
-
-
-def say_once(text: str) -> None:
-    """Warns, once a process."""
-    if text not in _SAID:
-        _SAID.add(text)
-        logging.warning("tfsched: %s", text)

@@ -17,9 +17,9 @@ from collections.abc import Hashable
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 from tensorflow.python.distribute.coordinator import cluster_coordinator
 
+from tfsched._log import log
 from tfsched.eager import capability, outstanding
 from tfsched.eager.numbering import numbering_of
 from tfsched.eager.thread import current
@@ -167,7 +167,7 @@ class Confirmer:
             stats = drainer()
         except Exception as error:
             if outstanding.is_late(error):
-                logging.warning("tfsched: updates of %s are still under way after %g s.", self.task, _DRAIN_S)
+                log.warning("updates of %s are still under way after %g s.", self.task, _DRAIN_S)
             else:
                 self._ask_failed(asked, error)
         else:
@@ -212,7 +212,7 @@ class Confirmer:
             self._give_back(closure)
 
     def _give_back(self, closure: Any) -> None:
-        logging.info("tfsched: %s had not confirmed a closure; it is put back.", self.task)
+        log.info("%s had not confirmed a closure; it is put back.", self.task)
         self.given_back += 1
         # It may run again much later. Were the worker's next closures still numbered in its epoch, parameter servers would
         # have forgotten by then what they applied of it.
@@ -231,7 +231,7 @@ def settle(tasks: set[str], timeout_s: float) -> None:
         asked = [one for one in _CONFIRMERS if one.task in tasks]
     late = [one.task for one in asked if not one.settle(deadline_s)]
     if late:
-        logging.warning("tfsched: closures of %s were not confirmed within %g s.", ", ".join(sorted(late)), timeout_s)
+        log.warning("closures of %s were not confirmed within %g s.", ", ".join(sorted(late)), timeout_s)
 
 
 def _confirmer(worker: Any) -> Confirmer:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from absl import logging
 from tensorflow.python.eager import context as context_lib
 
+from tfsched._log import log
 from tfsched.eager import capability, confirming, numbering, outstanding
 from tfsched.errors import TfschedError
 
@@ -64,7 +64,7 @@ def _before(left: set[str]) -> None:
     try:
         outstanding.drain([task for task in left if task in outstanding.tasks])
     except TfschedError as error:
-        logging.warning("tfsched: another cluster is joined all the same: %s", error)
+        log.warning("another cluster is joined all the same: %s", error)
 
 
 def _after(left: set[str]) -> None:

@@ -20,8 +20,8 @@ from collections.abc import Hashable
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
+from tfsched._log import log
 from tfsched.grappler.reading.clients import client_of_worker
 from tfsched.ops import library
 
@@ -98,8 +98,8 @@ class Numbering:
         """A function is called on the worker, and not by a closure: who launches what when is not known any more."""
         with self._lock:
             if not self._shared:
-                logging.warning(
-                    "tfsched: functions are called on %s beside the coordinator's closures; should it be lost, updates of a "
+                log.warning(
+                    "functions are called on %s beside the coordinator's closures; should it be lost, updates of a "
                     "closure that is run again may be applied twice.",
                     self._task,
                 )

@@ -23,7 +23,8 @@ from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.framework import ops
 
-from tfsched.eager.config import Setting, say_once
+from tfsched._log import say_once
+from tfsched.eager.config import Setting
 from tfsched.grappler import crossed_functions
 from tfsched.ops import control, library
 

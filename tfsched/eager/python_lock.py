@@ -23,10 +23,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.framework import ops
+
+from tfsched._log import log
 
 # Where TensorFlow keeps the C++ of its Python package, from 2.17 on and before.
 _LIBRARIES = ("lib_pywrap_tensorflow_common.so", "_pywrap_tensorflow_internal.so")
@@ -65,7 +66,7 @@ def release_the_lock() -> None:
     pywrap_tfe.TFE_ContextClearCaches = _patient_emptying(pywrap_tfe.TFE_ContextClearCaches, engine)
     handle_of = _handle_getter()
     if handle_of is None:
-        logging.info("tfsched: this TensorFlow does not tell tensors' handles; their devices are asked for as before.")
+        log.info("this TensorFlow does not tell tensors' handles; their devices are asked for as before.")
         return
     ready = _waiter(engine, engine.TFE_TensorHandleBackingDeviceName, handle_of)
     for name in ("device", "backing_device"):

@@ -8,16 +8,16 @@ import dataclasses
 import threading
 from typing import Any
 
-from absl import logging
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, rewriter_config_pb2
 
+from tfsched._log import log, say_once
 from tfsched._options import Options
 from tfsched.grappler import crossed_functions, graph_records
 from tfsched.grappler.barrier.crossing import has_crossed
 from tfsched.grappler.reading.clients import is_function
 from tfsched.grappler.reading.graph import task_of
-from tfsched.grappler.rewrite import explain, rewrite
+from tfsched.grappler.rewrite import by_reason, explain, rewrite
 from tfsched.grappler.strict import fail_with
 from tfsched.ops import library
 
@@ -26,11 +26,20 @@ _UNCHANGED, _CHANGED = 0, 1
 
 @dataclasses.dataclass
 class PassStats:
-    """What the pass did in this process: graphs seen, graphs rewritten, transfers ordered, errors; the last error's text.
-    ``exchanged``: tensors that all-reduces were divided into. ``options``: the last graph's.
+    """What the pass has done in this process.
 
-    Of the last training graph with ``barrier=False``: how many variables are ``crossing`` the barrier, and for those
-    ``kept`` in the step, why.
+    Attributes:
+      graphs: graphs that it was given. TensorFlow gives it most graphs twice.
+      rewritten: of these, graphs that it changed.
+      ordered: transfers that it gave a rank, summed over the changed graphs.
+      exchanged: tensors that it divided all-reduces into, summed likewise.
+      errors: graphs that it left as they were because of an error.
+      last_error: the last such error's text; "" if there was none.
+      last_report: of the last graph with transfers or all-reduces: how many are ordered, cut and left alone, and why.
+      largest: the same of the graph with most of them, that is of the training step.
+      crossing: of the last training graph with ``barrier=False``, how many variables are updated in the background.
+      kept: of the same graph, name of each variable that is updated within the step -> why.
+      options: the last graph's options; None before the first.
     """
 
     graphs: int = 0
@@ -39,6 +48,7 @@ class PassStats:
     errors: int = 0
     last_error: str = ""
     last_report: str = ""
+    largest: str = ""
     crossing: int = 0
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
     exchanged: int = 0
@@ -50,12 +60,17 @@ _LOCK = threading.Lock()
 _WARNED: set[str] = set()
 # Client -> names of the variables of which it has been said that they keep the barrier. A client is one program.
 _KEPT: dict[str, set[str]] = {}
-_NAMES_SHOWN = 5
 _API: Any = None
+# Transfers and tensors of the graph that PassStats.largest tells of.
+_largest_size = 0
 
 
 def pass_stats() -> PassStats:
-    """A copy of this process's numbers."""
+    """What the pass has done in this process: how many transfers it ordered, what it left alone and why, its errors.
+
+    The pass runs in the process of a session's master (the task that the session's target names), of a function in each
+    worker that runs it. It is a copy: later graphs do not change it.
+    """
     with _LOCK:
         return dataclasses.replace(_STATS)
 
@@ -76,6 +91,7 @@ def parameters_of(config: Any) -> dict[str, Any]:
 
 def _run(data: int, size: int, sink: int) -> int:
     """Called from C. Must never raise: an exception here would be printed and forgotten."""
+    global _largest_size
     strict = False
     try:
         request = meta_graph_pb2.MetaGraphDef.FromString(ctypes.string_at(data, size))
@@ -97,9 +113,9 @@ def _run(data: int, size: int, sink: int) -> int:
         # The same for all graphs of this process, for the state behind the barrier is the process's.
         home = min(local & capable, default="")
         if not home and parameters.get("barrier") is False and not is_function(request.graph_def):
-            _warn(
+            say_once(
                 "a session has barrier=False, but its master runs in a process without a tfsched.Server, so its steps keep "
-                "the barrier; give the session the target of a tfsched.Server"
+                "the barrier; give the session the target of a tfsched.Server."
             )
         try:
             options = Options.from_parameters(parameters)
@@ -111,7 +127,7 @@ def _run(data: int, size: int, sink: int) -> int:
                 _put(sink, fail_with(request.graph_def, fetches, f"tfsched: {_sentence(error)}"))
                 return _CHANGED
             # It orders nothing, but it sees whole steps.
-            options = Options(ordering="none")
+            options = Options.from_parameters({"ordering": "none"})
             graph, report = rewrite(request.graph_def, options, fetches, keep, feeds, capable, client, home, local)
         if name:
             crossed_functions.note(name, key, has_crossed(request.graph_def if graph is None else graph))
@@ -129,7 +145,10 @@ def _run(data: int, size: int, sink: int) -> int:
                 _say_what_stays(client, report.kept)
             if report.ordered or report.unordered or report.crossing or report.exchanged.packs:
                 _STATS.last_report = explain(report)
-                logging.vlog(1, "tfsched: %s", _STATS.last_report)
+                size = report.ordered + report.exchanged.tensors
+                if size >= _largest_size:
+                    _largest_size, _STATS.largest = size, _STATS.last_report
+                log.debug("%s", _STATS.last_report)
         if trace_key:
             graph_records.record(_API, trace_key, request, graph)
         if graph is None:
@@ -148,16 +167,11 @@ def _say_what_stays(client: str, kept: dict[str, str]) -> None:
     if not new:
         return
     said.update(new)
-    groups = []
-    for reason in sorted(set(new.values())):
-        names = sorted(name for name, why in new.items() if why == reason)
-        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-        groups.append(f"{', '.join(names[:_NAMES_SHOWN])}{more} ({reason})")
-    logging.warning(
-        "tfsched: barrier=False was asked for, and %d variable%s updated within the step all the same: %s.",
+    log.warning(
+        "barrier=False was asked for, and %d variable%s updated within the step all the same: %s.",
         len(new),
         " is" if len(new) == 1 else "s are",
-        "; ".join(groups),
+        by_reason(new),
     )
 
 
@@ -171,15 +185,6 @@ def _sentence(error: BaseException) -> str:
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
-def _warn(sentence: str) -> None:
-    """Says it once in this process."""
-    with _LOCK:
-        if sentence in _WARNED:
-            return
-        _WARNED.add(sentence)
-    logging.warning("tfsched: %s.", sentence)
-
-
 def _note_error(error: BaseException, strict: bool) -> None:
     text = _sentence(error)
     with _LOCK:
@@ -189,9 +194,9 @@ def _note_error(error: BaseException, strict: bool) -> None:
         if warn:  # a strict session says it by failing, and must not silence a later one that does not
             _WARNED.add(text)
     if warn:
-        logging.warning("tfsched steps aside, transfers run unordered: %s", text)
+        log.warning("the pass steps aside, transfers run unordered: %s", text)
         if not isinstance(error, ValueError):
-            logging.info("tfsched: where it happened", exc_info=error)
+            log.debug("where it happened", exc_info=error)
 
 
 _PASS = library.PASS(_run)  # lives as long as the process: C keeps its address

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import logging
 import os
 import uuid
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import rewriter_config_pb2
 
+from tfsched._log import say_once
 from tfsched._options import Options
 from tfsched.errors import TfschedError
+from tfsched.grappler import summary
 from tfsched.grappler.barrier.closing import drain_at_close
 from tfsched.grappler.bridge import install
 from tfsched.grappler.graph_records import PARAMETER
@@ -40,6 +43,8 @@ def session_config(options: Options | None = None, base: Any = None) -> Any:
     options = Options() if options is None else options
     if not isinstance(options, Options):
         raise TfschedError(f"session_config got {options!r} as options; give a tfsched.Options.")
+    say_once(f"scheduling is on: {options.describe()}.", logging.INFO)
+    summary.at_exit()
     config = tf.compat.v1.ConfigProto()
     if base is not None:
         if not isinstance(base, type(config)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tfsched import ordering as orderings
@@ -34,6 +34,8 @@ from tfsched.ordering import Plan
 
 # Why a session's variables keep the barrier although ``barrier=False``.
 _REDUCED = "gradients are all-reduced in a session"
+
+_NAMES_SHOWN = 5
 
 # (sender, receiver) -> the ordered transfers between them, the first to go first.
 Groups = dict[tuple[str, str], list[Transfer]]
@@ -320,5 +322,15 @@ def explain(report: Report) -> str:
     if report.crossing:
         text += f"; {len(report.crossing)} variables updated in the background from {report.home}"
     if report.kept:
-        text += "; updated in the step: " + ", ".join(f"{name} ({reason})" for name, reason in sorted(report.kept.items()))
+        text += f"; updated in the step: {by_reason(report.kept)}"
     return text
+
+
+def by_reason(kept: Mapping[str, str]) -> str:
+    """Names and the reason of each, as a text that names at most five of a reason."""
+    groups = []
+    for reason in sorted(set(kept.values())):
+        names = sorted(name for name, why in kept.items() if why == reason)
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        groups.append(f"{', '.join(names[:_NAMES_SHOWN])}{more} ({reason})")
+    return "; ".join(groups)

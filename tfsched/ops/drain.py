@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import logging
 import os
+
+from tfsched._log import log
 
 VARIABLE = "TFSCHED_DRAIN_TIMEOUT_S"
 _DEFAULT_S = 30.0
@@ -19,9 +20,7 @@ def timeout_s() -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 1e6:
-        logging.getLogger("tfsched").warning(
-            "tfsched: %s=%s is not a number of seconds; %g is used instead.", VARIABLE, text, _DEFAULT_S
-        )
+        log.warning("%s=%s is not a number of seconds; %g is used instead.", VARIABLE, text, _DEFAULT_S)
         return _DEFAULT_S
     return seconds
 
@@ -37,8 +36,8 @@ def _drain(api: ctypes.CDLL) -> None:
     limit_s = timeout_s()
     left = api.tfsched_drain(int(limit_s * 1000))
     if left:
-        logging.getLogger("tfsched").warning(
-            "tfsched: this process ends with %d background update(s) outstanding after %g s; they may be lost. "
+        log.warning(
+            "this process ends with %d background update(s) outstanding after %g s; they may be lost. "
             "Drain before the end, or set %s.",
             left,
             limit_s,

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 from tensorflow.core.protobuf import rewriter_config_pb2, tensorflow_server_pb2
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.ops import collective_ops
 
+from tfsched._log import log
 from tfsched._options import Options
 from tfsched.eager import api, calls
 from tfsched.errors import TfschedError
@@ -131,7 +131,7 @@ def shutdown() -> None:
                 tf.zeros([1]), member.size, LEAVING_KEY, next(_leaves), timeout=float(LEAVE_TIMEOUT_S)
             )
     except tf.errors.OpError as error:
-        logging.warning("tfsched: a worker leaves without the others: %s", error.message)
+        log.warning("a worker leaves without the others: %s", error.message)
 
 
 def is_initialized() -> bool:

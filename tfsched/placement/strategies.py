@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
+from tfsched._log import log
 from tfsched.placement.balance import SHARD_BYTES, Loads
 from tfsched.placement.sessions import shard_partitioner
 
@@ -44,7 +44,7 @@ def balanced_strategy(cluster_resolver: Any, shard_bytes: int | None = SHARD_BYT
 def _place_by(extended: Any, loads: Loads) -> None:
     create: Callable[..., Any] | None = getattr(extended, _CREATE, None)
     if create is None or not hasattr(extended, _COUNT):
-        logging.warning("tfsched: variables go in turn, for this TensorFlow's ParameterServerStrategy has no %s.", _CREATE)
+        log.warning("variables go in turn, for this TensorFlow's ParameterServerStrategy has no %s.", _CREATE)
         return
 
     def create_on_the_emptiest(next_creator: Callable[..., Any], **kwargs: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from absl import logging
 from tensorflow.python.client import session as session_lib
 
+from tfsched._log import log
 from tfsched.ops import library
 
 _TIMEOUT_S = 30.0
@@ -42,8 +42,8 @@ def drain_at_close() -> None:
                 close(drainer)
             left = library.c_api().tfsched_drain(int(_TIMEOUT_S * 1000))
             if left:
-                logging.warning(
-                    "tfsched: a session closes with %d steps' updates outstanding after %g s; they go on without it.",
+                log.warning(
+                    "a session closes with %d steps' updates outstanding after %g s; they go on without it.",
                     left,
                     _TIMEOUT_S,
                 )
