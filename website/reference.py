@@ -124,25 +124,25 @@ class Message(NamedTuple):
     text: str
 
 
-# What users read first, and how the rest is called.
+# Package of tfsched -> its heading.
 _PLACES = {
-    "": "the public API",
+    "": "The public API",
     "bench": "tfsched bench",
-    "commands": "the command line",
-    "control": "monitoring",
-    "eager": "functions",
-    "grappler": "the pass",
+    "commands": "The command line",
+    "control": "Monitoring",
+    "eager": "Functions",
+    "grappler": "The pass",
     "launch": "tfsched run",
-    "ops": "the native library",
-    "ordering": "orderings, plans and DAGs",
+    "ops": "The native library",
+    "ordering": "Orderings, plans and DAGs",
     "parallel": "tfsched.parallel",
-    "placement": "placement",
-    "reports": "pictures and pages",
-    "simulator": "the simulator",
-    "tracing": "traces",
-    "tuning": "tuning",
+    "placement": "Placement",
+    "reports": "Pictures and pages",
+    "simulator": "The simulator",
+    "tracing": "Traces",
+    "tuning": "Tuning",
 }
-_WARN = {"warning", "error", "say_once", "_warn"}
+_WARN = {"log.warning", "log.error", "logging.warning", "logging.error", "say_once", "_warn"}
 
 
 def messages() -> list[Message]:
@@ -160,7 +160,7 @@ def _messages_of(tree: ast.AST, part: str) -> Iterator[Message]:
             name = _name(node.exc.func)
             if name.endswith(("Error", "Failed")) and name not in ("AttributeError", "ImportError", "KeyError"):
                 yield from _sentence(node.exc, part, name)
-        elif isinstance(node, ast.Call) and _name(node.func) in _WARN:
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _WARN:
             yield from _sentence(node, part, "warning")
 
 
@@ -196,7 +196,7 @@ def _listed(wanted: Callable[[Message], bool]) -> str:
     chosen = [message for message in messages() if wanted(message)]
     lines: list[str] = []
     for part in dict.fromkeys(message.part for message in chosen):
-        lines += [f"### {_PLACES.get(part, part).capitalize()}" if part != "commands" else "### The command line", ""]
+        lines += [f"### {_PLACES.get(part, part)}", ""]
         for message in chosen:
             if message.part == part:
                 kind = "" if message.kind == "warning" else f" ({message.kind})"
