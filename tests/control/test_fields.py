@@ -1,11 +1,9 @@
-"""The table of what stats() has: names that Prometheus takes, and the guide's list of them."""
+"""The table of what stats() has: names that Prometheus takes."""
 
-import pathlib
 import re
 
 from tfsched.control.fields import FIELDS, Kind, metric_name
 
-GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
 METRICS = {key: metric_name(key) for key, field in FIELDS.items() if field.kind is not Kind.TEXT}
 
 
@@ -18,9 +16,3 @@ def test_names_follow_prometheus_rules():
         assert not re.search(r"_(us|ms|bps|bits)$", unit), "base units only"
         if re.search(r"(^|_)bytes$", key):
             assert unit.endswith("_bytes")
-
-
-def test_the_guide_lists_every_metric():
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\w+) \|", GUIDE.read_text(), re.MULTILINE)
-    assert {key: name for name, key, _ in rows} == METRICS
-    assert {key: kind for _, key, kind in rows} == {key: FIELDS[key].kind.value for key in METRICS}
