@@ -65,7 +65,7 @@ docs:  ## the documentation site in build/site, checked for dead links
 	@test -x $(DOCS)/bin/python || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/python -m pip install -q --upgrade pip; }
 	@cmp -s pyproject.toml $(DOCS)/pyproject.toml || { $(DOCS)/bin/python website/requirements.py >$(DOCS)/requirements.txt && \
 	  $(DOCS)/bin/python -m pip install -q -r $(DOCS)/requirements.txt && cp pyproject.toml $(DOCS)/; }
-	$(DOCS)/bin/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
 
 # A file stays together, for its tests share a cluster; in the order of their names the long ones are not begun last.
 test: env  ## pytest; ARGS="tests/ordering -x" to choose, JOBS=0 to debug

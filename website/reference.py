@@ -57,7 +57,7 @@ def _command(name: str, about: Any) -> str:
     lines += ["Example:", "", "```", about.example, "```", ""]
     if not flags.names():
         return "\n".join(lines)
-    lines += ["| flag | default | environment variable | meaning |", "|---|---|---|---|"]
+    lines += ["| flag | default | meaning, and its environment variable |", "|---|---|---|"]
     for flag_name in flags.names():
         flag, variable = flags.values[flag_name], flags.variable(flag_name)
         shown = f"--[no]{flag_name}" if flag.boolean else f"--{flag_name}"
@@ -65,7 +65,7 @@ def _command(name: str, about: Any) -> str:
         text = re.sub(r"^<[^>]*>: ", "", flag.help.replace(f" [{variable}]", ""))  # absl puts the choices first
         choices = flags.choices(flag_name)
         text += f" (one of {', '.join(choices)})" if choices else ""
-        lines.append(f"| `{shown}` | {_cell(default)} | `{variable}` | {_cell(text)} |")
+        lines.append(f"| `{shown}`{{.flag}} | {_cell(default)} | {_cell(text)} (`{variable}`) |")
     return "\n".join([*lines, ""])
 
 
