@@ -11,7 +11,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if path.name != "local_cluster.py")
+EXAMPLES = sorted(
+    path.name for path in (ROOT / "examples").glob("*.py") if path.name not in ("local_cluster.py", "bench_model.py")
+)
 LIMIT_S = 150
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Any
 
 VARIABLE = "TFSCHED_LOG_LEVEL"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -15,22 +14,17 @@ log = logging.getLogger("tfsched")
 _SAID: set[str] = set()
 
 
-class _Fallback(logging.StreamHandler[Any]):
+class _Fallback(logging.Handler):
     """Prints to stderr where the program has set up no logging of its own; else the program's handlers print."""
 
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-        self.setFormatter(logging.Formatter("tfsched %(levelname)s: %(message)s"))
-
-    @property
-    def stream(self) -> Any:
-        """The stderr of this moment: a program may exchange it."""
-        return sys.stderr
-
     def emit(self, record: logging.LogRecord) -> None:
-        """As of any handler."""
-        if not logging.getLogger().handlers and self.stream is not None:
-            super().emit(record)
+        """As of any handler. The stderr is that of this moment, for a program may exchange it."""
+        if logging.getLogger().handlers or sys.stderr is None:
+            return
+        try:
+            print(f"tfsched {record.levelname}: {self.format(record)}", file=sys.stderr, flush=True)
+        except Exception:
+            self.handleError(record)
 
 
 def say_once(text: str, level: int = logging.WARNING) -> None:

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/core/log_level.h"
 #include "cc/tracing/op_recording.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
@@ -109,7 +110,7 @@ class Pass : public tensorflow::grappler::CustomGraphOptimizer {
     if (StaysOnOneTask(item.graph)) return tensorflow::errors::Aborted("tfsched: nothing crosses tasks.");
     std::string request;
     if (!RequestFor(cluster, item, config_).SerializeToString(&request)) {
-      LOG(WARNING) << "tfsched: the graph " << item.id << " is too large to be handed to the pass; it runs unordered.";
+      TFSCHED_WARNING << "the graph " << item.id << " is too large to be handed to the pass; it runs unordered.";
       return tensorflow::errors::Aborted("tfsched: the graph cannot be serialised.");
     }
     std::string result;
@@ -118,7 +119,7 @@ class Pass : public tensorflow::grappler::CustomGraphOptimizer {
     if (changed != 1) return tensorflow::errors::Aborted("tfsched: graph unchanged.");
     if (!optimized->ParseFromString(result)) {
       *optimized = item.graph;
-      LOG(WARNING) << "tfsched: the pass returned no graph for " << item.id << "; it runs unordered.";
+      TFSCHED_WARNING << "the pass returned no graph for " << item.id << "; it runs unordered.";
     }
     return absl::OkStatus();
   }

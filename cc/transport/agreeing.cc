@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/core/log_level.h"
 #include "cc/core/mutex.h"
 #include "cc/core/thread_annotations.h"
 #include "cc/transport/all_reduce.h"
@@ -33,7 +34,7 @@ void SayOnce(const CollectiveGroup& group, const std::string& sentence) {
     const MutexLock lock(&mu);
     if (!said->emplace(group.step_id, sentence).second) return;
   }
-  LOG(WARNING) << "tfsched: " << sentence;
+  TFSCHED_WARNING << sentence;
 }
 
 void SayWhyStock(const CollectiveGroup& group, const std::string& why) {

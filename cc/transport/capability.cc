@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "cc/core/log_level.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_def.pb.h"
 #include "tensorflow/core/framework/op_def_util.h"
@@ -51,8 +52,8 @@ void WarnOfOtherBuild(const std::string& device, const std::string& version) {
   static auto* warned = new std::set<std::string>;
   std::lock_guard<std::mutex> lock(mu);
   if (!warned->insert(task).second) return;
-  LOG(WARNING)
-      << "tfsched: " << task << " runs build " << (version.empty() ? "0 (without a version)" : version)
+  TFSCHED_WARNING
+      << task << " runs build " << (version.empty() ? "0 (without a version)" : version)
       << " of tfsched and this process runs " << BuildVersion()
       << ": what that task sends stays unordered, and its variables keep the barrier. Install the same tfsched in all "
          "tasks and start them again.";

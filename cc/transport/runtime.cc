@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/core/log_level.h"
 #include "cc/transport/all_reduce.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
@@ -25,7 +26,7 @@ double EnvNumber(const char* name, double fallback) {
   char* end = nullptr;
   const double value = std::strtod(text, &end);
   if (*end != '\0' || !(value >= 0) || value > 1e15) {
-    LOG(WARNING) << "tfsched: " << name << "=" << text << " is not a number from 0 up; " << fallback << " is used instead.";
+    TFSCHED_WARNING << name << "=" << text << " is not a number from 0 up; " << fallback << " is used instead.";
     return fallback;
   }
   return value;
@@ -85,8 +86,8 @@ std::optional<Way> WantedWay() {
     const std::string name = text == nullptr ? "" : text;
     const auto way = WayNamed(name);
     if (!way && !name.empty() && name != "auto") {
-      LOG(WARNING) << "tfsched: TFSCHED_ALL_REDUCE=" << name
-                   << " is none of auto, direct, everybody, doubling and ring; auto is used instead.";
+      TFSCHED_WARNING << "TFSCHED_ALL_REDUCE=" << name
+                      << " is none of auto, direct, everybody, doubling and ring; auto is used instead.";
     }
     return way;
   }();

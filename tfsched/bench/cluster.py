@@ -14,6 +14,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from tfsched._options import VARIABLES
 from tfsched.bench import pinning
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
@@ -158,11 +159,11 @@ class Cluster:
         self._buffers[name] = b""
 
     def _environment(self) -> dict[str, str]:
-        # A proxy would take the servers' connections to addresses that only exist in here.
+        # A proxy would take the servers' connections to addresses that only exist in here. Options are each setting's.
         environment = {
             key: value
             for key, value in os.environ.items()
-            if not key.lower().endswith("_proxy") and key != "TFSCHED_EMULATED_BPS"
+            if not key.lower().endswith("_proxy") and key != "TFSCHED_EMULATED_BPS" and key not in VARIABLES
         }
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         paths = [root, *filter(None, [environment.get("PYTHONPATH")])]

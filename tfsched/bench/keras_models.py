@@ -51,5 +51,5 @@ def samples(model: Model, count: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Inputs and targets: [count, ...] each."""
     inputs = tf.random.stateless_uniform([count, *model.input_shape], [seed, 1])
     if model.is_classifier:
-        return inputs, tf.zeros([count], tf.int32)
+        return inputs, tf.zeros([count, *model.target_shape], tf.int32)
     return inputs, tf.zeros([count, *model.input_shape])

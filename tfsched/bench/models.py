@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tfsched.bench import own_models
 from tfsched.bench.errors import BenchError
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class Model:
         make: builds the network.
         layers: builds it as a Keras model of the given library, tf_keras or Keras 3, for Model.fit; None where it is not
             made of layers.
-        is_classifier: of images; what it puts out are logits.
+        is_classifier: what it puts out are logits.
+        target_shape: of a classifier's targets, one sample's: () is one class a sample.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Model:
     make: Callable[[], Network]
     layers: Callable[[Any], Any] | None = None
     is_classifier: bool = False
+    target_shape: tuple[int, ...] = ()
 
 
 PHASES = ("forward", "train")
@@ -76,12 +80,19 @@ _SIZED = re.compile(r"^mlp(?P<layers>[1-9][0-9]{0,3})x(?P<width>[1-9][0-9]{0,3})
 
 
 def find_model(name: str) -> Model:
-    """The model of that name; "mlp8x500" is a perceptron of 8 layers, 500x500 each."""
+    """The model of that name; "mlp8x500" is a perceptron of 8 layers, 500x500 each; "my_model.py:build" the user's own.
+
+    Raises:
+        BenchError: there is none.
+    """
+    if own_models.is_own(name):
+        return _own(name)
     if name in MODELS:
         return MODELS[name]
     sized = _SIZED.match(name)
     if sized is None:
-        raise BenchError(f"model {name!r} is unknown: choose from {', '.join(MODELS)}, or mlpLxW for L layers of W x W")
+        known = f"{', '.join(MODELS)}, or mlpLxW for L layers of W x W"
+        raise BenchError(f"model {name!r} is unknown: choose from {known}; a model of your own is {own_models.FORM}")
     layers, width = int(sized["layers"]), int(sized["width"])
     return _perceptron(name, f"{layers}-layer perceptron, {width}x{width} each", layers, width)
 
@@ -149,7 +160,8 @@ def _keras() -> Any:
         import tf_keras
     except ImportError as error:
         raise BenchError(
-            "image models need the package tf_keras of TensorFlow's own minor version: pip install tf_keras"
+            "image models and models of one's own need the package tf_keras of TensorFlow's own minor version: "
+            "pip install tf_keras"
         ) from error
     return tf_keras
 
@@ -160,13 +172,24 @@ def _from_keras(model: Any) -> Network:
 
     def loss(inputs: tf.Tensor, training: bool) -> tf.Tensor:
         logits = model(inputs, training=training)
-        labels = tf.zeros(tf.shape(inputs)[:1], tf.int32)
+        labels = tf.zeros(tf.shape(logits)[:-1], tf.int32)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
     def updates(inputs: tf.Tensor) -> list[tf.Operation]:
         return list(model.get_updates_for([inputs]))
 
     return Network(list(model.variables), list(model.trainable_variables), loss, updates)
+
+
+@functools.lru_cache(maxsize=8)
+def _own(name: str) -> Model:
+    layers = own_models.load_builder(name)
+    input_shape, target_shape = own_models.shapes(name, _keras())
+
+    def make() -> Network:
+        return _from_keras(layers(_keras()))
+
+    return Model(name, "a model of one's own", input_shape, make, layers, is_classifier=True, target_shape=target_shape)
 
 
 def _register_images(name: str, summary: str, size: int, layers: Callable[[Any], Any]) -> None:

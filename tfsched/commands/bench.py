@@ -8,7 +8,10 @@ from typing import Any
 
 from tfsched.commands.flags import CommandFlags, UsageError
 
-MODELS = "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, mlpLxW (L layers of W x W)"
+MODELS = (
+    "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, mlpLxW (L layers of W x W), your own as "
+    "FILE.py:FUNCTION (examples/bench_model.py)"
+)
 
 # Fields of BenchConfig that are not simply the flag of the same name.
 _OTHER = ("models", "workers", "json", "plot", "trace")

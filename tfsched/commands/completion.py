@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import pathlib
 
 from tfsched.commands.flags import CommandFlags, UsageError
+from tfsched.commands.table import COMMANDS
 
 SHELLS = ("bash", "zsh")
 
@@ -47,19 +47,10 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     return 0
 
 
-def commands() -> list[str]:
-    """The names of all commands: the modules here that have flags to define and can be run."""
-    names = sorted(path.stem for path in pathlib.Path(__file__).parent.glob("*.py"))
-    texts = {name: pathlib.Path(__file__).with_name(f"{name}.py").read_text() for name in names}
-    return [
-        name for name in names if "\ndef define(flags: CommandFlags)" in texts[name] and "\ndef run(flags" in texts[name]
-    ]
-
-
 def script(shell: str) -> str:
     """The completion for one of SHELLS."""
     flags, values = [], []
-    for name in commands():
+    for name in sorted(COMMANDS):
         defined = CommandFlags(name)
         importlib.import_module(f"tfsched.commands.{name}").define(defined)
         written = ["--help"]
@@ -71,5 +62,5 @@ def script(shell: str) -> str:
     values.append(f'    "completion completion") words="{" ".join(SHELLS)}" ;;')
     begin = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     return _SCRIPT.format(
-        shell=shell, begin=begin, commands=" ".join(commands()), values="\n".join(values), flags="\n".join(flags)
+        shell=shell, begin=begin, commands=" ".join(sorted(COMMANDS)), values="\n".join(values), flags="\n".join(flags)
     )

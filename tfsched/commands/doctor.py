@@ -53,6 +53,7 @@ _OPTIONAL = "network namespaces"  # without them the bench emulates its links
 
 def _checks() -> Iterator[Check]:
     """The checks in the order in which they depend on each other; the rest is left out where one fails."""
+    yield from _environment()
     for check in (_tensorflow, _library, _loads, _factory):
         result = check()
         yield result
@@ -63,6 +64,25 @@ def _checks() -> Iterator[Check]:
     yield _strategy_step()
     yield _mirrored_step()
     yield _namespaces()
+
+
+def _environment() -> Iterator[Check]:
+    """Whether options in the environment have values that they can have; and then the doctor's steps go without them."""
+    from tfsched._options import VARIABLES, Options
+    from tfsched.errors import TfschedError
+
+    given = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
+    if not given:
+        return
+    what, shown = "environment", ", ".join(f"{name}={value}" for name, value in given.items())
+    try:
+        Options()
+    except TfschedError as error:
+        yield Check(what, False, str(error), "set it to a value that it can have, or unset it: docs/configuration.md")
+    else:
+        yield Check(what, True, f"{shown} for programs; the steps below go without")
+    for name in given:
+        del os.environ[name]
 
 
 def _tensorflow() -> Check:
@@ -119,9 +139,8 @@ def _real_step() -> Iterator[Check]:
     """A step of a real cluster of two processes: did the pass run, did its transfers go through the scheduler?"""
     import tensorflow as tf
 
-    from tfsched import Options, Server, drain, session_config, stats
+    from tfsched import Options, Server, drain, pass_stats, session_config, stats
     from tfsched.errors import TfschedError
-    from tfsched.grappler.bridge import pass_stats
 
     cluster = {"ps": [f"127.0.0.1:{free_port()}"], "worker": [f"127.0.0.1:{free_port()}"]}
     ps = _parameter_server(cluster)

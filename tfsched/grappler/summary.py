@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
+from typing import Any
 
 from tfsched._log import log
-from tfsched.grappler.bridge import pass_stats
+from tfsched._options import FLAGS
+from tfsched.grappler.bridge import PassStats, pass_stats
 from tfsched.ops import control
 
 _LOCK = threading.Lock()
@@ -30,16 +33,22 @@ def _say(pid: int) -> None:
 
 
 def say() -> None:
-    """Logs the line."""
+    """Logs the line; where tfsched had nothing to do, only in a program that `tfsched run` has begun."""
     try:
-        log.info("summary: %s.", text())
+        seen, sent = pass_stats(), control.stats()
+        active = seen.graphs or sent["tasks"] or sent["all_reduces"] or FLAGS in os.environ
+        log.log(logging.INFO if active else logging.DEBUG, "summary: %s.", text(seen, sent))
     except Exception as error:  # the process ends: nobody could do anything about it
         log.debug("there is no summary: %s", error)
 
 
-def text() -> str:
-    """How many transfers were ordered, cut, crossing and left alone, and why; how many bytes the scheduler has sent."""
-    seen, sent = pass_stats(), control.stats()
+def text(seen: PassStats, sent: dict[str, Any]) -> str:
+    """How many transfers were ordered, cut, crossing and left alone, and why; how many bytes the scheduler has sent.
+
+    Args:
+      seen: what the pass did.
+      sent: the scheduler's counters.
+    """
     parts = []
     if seen.largest:
         parts.append(seen.largest[:_SHOWN])

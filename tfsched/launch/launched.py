@@ -1,4 +1,4 @@
-"""What happens in a program of `tfsched run` before its first line: it is bound to its launcher, and waits for TensorFlow."""
+"""What happens in a program of `tfsched run` before its first line: it is bound to its launcher and awaits TensorFlow."""
 
 from __future__ import annotations
 

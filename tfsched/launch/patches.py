@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -183,6 +184,7 @@ def _end_with_summary_at_sigterm() -> None:
 
         if _UNDO:
             summary.say()
+        sys.stdout.flush()
         os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=wait, name="tfsched-end", daemon=True).start()

@@ -26,7 +26,8 @@ def command_of(program: Sequence[str]) -> list[str]:
     """
     if not program:
         raise TfschedError(
-            "tfsched run got no program; name a Python file, as in 'tfsched run train.py', or a module: 'tfsched run -m trainer'."
+            "tfsched run got no program; name a Python file, as in 'tfsched run train.py', or a module, as in "
+            "'tfsched run -m trainer'."
         )
     if program[0] == MODULE:
         if len(program) == 1:
