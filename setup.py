@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shlex
 import sys
@@ -17,30 +18,23 @@ from tools import native
 
 OPS = pathlib.PurePath("tfsched/ops")
 SIMULATOR = pathlib.PurePath("tfsched/simulator") / native.SIMULATOR
+# tools/wheels.py has compiled for these releases of TensorFlow. No option of build_ext, for bdist_wheel would reset it.
+RELEASES = os.environ.get("TFSCHED_WHEEL_RELEASES", "").split()
 
 
 class BuildNative(build_ext):
     """build_ext with the compiler called directly: the libraries are no Python extension modules."""
 
-    user_options: ClassVar = [
-        *build_ext.user_options,
-        ("releases=", None, "take the libraries for these TensorFlow releases from build/native; see tools/wheels.py"),
-    ]
-
-    def initialize_options(self) -> None:
-        super().initialize_options()
-        self.releases = ""
-
     def _files(self) -> dict[pathlib.PurePath, pathlib.Path]:
         """Path in the package -> path in build/native."""
-        versions = {OPS / "native" / version: version for version in self.releases.split()}
+        versions = {OPS / "native" / version: version for version in RELEASES}
         places = versions or {OPS: native.installed().version}
         names = [f"{native.LIBRARY}{suffix}" for suffix in (".so", ".json")]
         libraries = {place / name: native.NATIVE / version / name for place, version in places.items() for name in names}
         return {**libraries, SIMULATOR: native.NATIVE / "simulator" / native.SIMULATOR}
 
     def run(self) -> None:
-        if not self.releases:
+        if not RELEASES:
             native.build_simulator()
             native.build_library(native.installed())
         for target, source in self._files().items():

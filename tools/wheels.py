@@ -35,8 +35,8 @@ def build(versions: list[str], directory: pathlib.Path) -> pathlib.Path:
     raw, repaired = WORK / "raw", WORK / "repaired"
     # A build directory of its own: setuptools would put into the wheel what an earlier build has left.
     command = [sys.executable, "-W", "ignore", "setup.py", "-q", "build", "-b", str(WORK / "build")]
-    command += ["build_ext", "--releases", " ".join(versions), "bdist_wheel", "-d", str(raw)]
-    _run(command, "setuptools makes no wheel")
+    command += ["bdist_wheel", "-d", str(raw)]
+    _run(command, "setuptools makes no wheel", {**os.environ, "TFSCHED_WHEEL_RELEASES": " ".join(versions)})
     (wheel,) = raw.glob("*.whl")
     # auditwheel names the oldest manylinux that every symbol in the libraries exists in. It has nothing to copy into the
     # wheel: TensorFlow's libraries are those of the process that loads ours.
