@@ -36,7 +36,8 @@ INSTALL = "pip install 'tensorflow>=2.16,<2.22'"  # or tensorflow-cpu: the same 
 INCLUDES = ("", "external/com_github_grpc_grpc/include", "external/farmhash_archive/src", "external/nsync/public")
 # More would leave a processor idle at the end, and make the recompilation of a changed file long.
 FILES_OF_A_UNIT = 10
-COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall", "-Wno-deprecated-declarations")
+COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall", "-Wno-deprecated-declarations", "-I.")
+COMPILE += ("-include", "cc/core/symbol_versions.h")  # older systems load what is built here
 # What tf.sysconfig.get_compile_flags() says of every supported release: tests/install and `make compat` compare.
 DEFINES = ("-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
 LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
@@ -135,13 +136,13 @@ def include_flags(tensorflow: TensorFlow) -> list[str]:
 
 def compile_flags(tensorflow: TensorFlow) -> list[str]:
     """What a file that includes TensorFlow is compiled with, beside the compiler and $CXXFLAGS."""
-    return [*COMPILE, *DEFINES, "-I.", *include_flags(tensorflow)]
+    return [*COMPILE, *DEFINES, *include_flags(tensorflow)]
 
 
 def build_library(tensorflow: TensorFlow) -> pathlib.Path:
     """Brings build/native/<TensorFlow version>/libtfsched.so and .json up to date; returns their directory."""
     cxx = compiler()
-    own = [*cxx, *COMPILE, *DEFINES, "-I.", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+    own = [*cxx, *COMPILE, *DEFINES, *shlex.split(os.environ.get("CXXFLAGS", ""))]
     library = NATIVE / tensorflow.version / f"{LIBRARY}.so"
     link = [*(f"-l:{name}" for name in LIBRARIES), *shlex.split(os.environ.get("LDFLAGS", ""))]
     # Messages with __FILE__ in TensorFlow's headers name a header, not the directory of the machine that compiled it.
@@ -159,7 +160,7 @@ def build_library(tensorflow: TensorFlow) -> pathlib.Path:
 
 def build_simulator() -> pathlib.Path:
     """Brings build/native/simulator/libtfsched_sim.so up to date and returns it; needs a compiler and nothing else."""
-    command = [*compiler(), *COMPILE, "-fvisibility=hidden", "-I.", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+    command = [*compiler(), *COMPILE, "-fvisibility=hidden", *shlex.split(os.environ.get("CXXFLAGS", ""))]
     library = NATIVE / "simulator" / SIMULATOR
     build(library, simulator_sources(), command, ["-pthread", *shlex.split(os.environ.get("LDFLAGS", ""))], [], [])
     return library
