@@ -35,8 +35,9 @@ class BuildNative(build_ext):
 
     def run(self) -> None:
         if not RELEASES:
+            tensorflow = native.installed()
             native.build_simulator()
-            native.build_library(native.installed())
+            native.build_library(tensorflow)
         for target, source in self._files().items():
             native.put(source, (native.ROOT if self.inplace else pathlib.Path(self.build_lib)) / target)
 

@@ -67,7 +67,7 @@ def installed() -> TensorFlow:
     if home is None:
         fail(
             f"there is no TensorFlow in {sys.prefix} to compile against; run {INSTALL} first, and if that is done, add "
-            "--no-build-isolation to this pip install."
+            "--no-build-isolation to this installation."
         )
     return found_in(home)
 

@@ -60,10 +60,10 @@ def test_without_tensorflow_the_build_ends_with_one_sentence(tmp_path):
     for name in ("setuptools", "_distutils_hack"):
         (packages / name).symlink_to(pathlib.Path(setuptools.__file__).parent.parent / name)
     python = tmp_path / "bin" / "python"
-    result = setup("compile_flags", python=python)
+    result = setup("build_ext", "--build-lib", str(tmp_path / "lib"), python=python)
     assert result.returncode == 1
     assert re.fullmatch(
         rf"tfsched: there is no TensorFlow in {re.escape(str(tmp_path))} to compile against; run pip install "
-        r"'tensorflow>=2\.16,<2\.22' first, and if that is done, add --no-build-isolation to this pip install\.\n",
+        r"'tensorflow>=2\.16,<2\.22' first, and if that is done, add --no-build-isolation to this installation\.\n",
         result.stderr,
     )
