@@ -90,6 +90,8 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         native.fail("name the wheel to try, for example dist/tfsched-*.whl.")
     wheel = pathlib.Path(arguments[0]).absolute()
+    if not wheel.is_file():
+        native.fail(f"there is no wheel {wheel}; build one with make wheels.")
     held = releases_in(wheel)
     versions = arguments[1:] or releases.newest_of_each_minor(held)
     if unknown := [version for version in versions if version not in held]:

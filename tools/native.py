@@ -36,8 +36,8 @@ INSTALL = "pip install 'tensorflow>=2.16,<2.22'"  # or tensorflow-cpu: the same 
 INCLUDES = ("", "external/com_github_grpc_grpc/include", "external/farmhash_archive/src", "external/nsync/public")
 # More would leave a processor idle at the end, and make the recompilation of a changed file long.
 FILES_OF_A_UNIT = 10
-COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", "-Wall", "-Wno-deprecated-declarations", "-I.")
-COMPILE += ("-include", "cc/core/symbol_versions.h")  # older systems load what is built here
+WARNINGS = ("-Wall", "-Wno-deprecated-declarations")
+COMPILE = ("-std=c++17", "-O2", "-fPIC", "-DNDEBUG", *WARNINGS, "-I.", "-include", "cc/core/symbol_versions.h")
 # What tf.sysconfig.get_compile_flags() says of every supported release: tests/install and `make compat` compare.
 DEFINES = ("-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
 LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")

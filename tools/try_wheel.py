@@ -96,6 +96,14 @@ def run(command: list[str], directory: pathlib.Path) -> tuple[int, str]:
     return process.returncode, output if process.returncode == 0 else output + errors[-2000:]
 
 
+def packages_of(venv: pathlib.Path) -> pathlib.Path:
+    """The directory of an environment's packages."""
+    found = next(venv.glob("lib/python*/site-packages"), None)
+    if found is None:
+        native.fail(f"{venv} is no environment of Python; name one with TensorFlow, as `make env` makes it.")
+    return found
+
+
 def environment_like(venv: pathlib.Path, directory: pathlib.Path, wheel: pathlib.Path) -> pathlib.Path:
     """Makes an environment in `directory` with `wheel` and what is in `venv`; returns its Python."""
     base = venv / "bin" / "python"
@@ -105,8 +113,7 @@ def environment_like(venv: pathlib.Path, directory: pathlib.Path, wheel: pathlib
     pip = [str(base), "-m", "pip", "-q", "--disable-pip-version-check", "--python", str(python)]
     subprocess.run([*pip, "install", "--no-index", "--no-deps", str(wheel)], check=True, timeout=100)
     # Python adds the directory to its path, but reads no .pth file in it: those are what leads to the tfsched of the tree.
-    (mine,), (theirs,) = (list(one.glob("lib/python*/site-packages")) for one in (directory, venv))
-    (mine / "packages-of-another-environment.pth").write_text(f"{theirs.resolve()}\n")
+    (packages_of(directory) / "packages-of-another-environment.pth").write_text(f"{packages_of(venv).resolve()}\n")
     return python
 
 
@@ -115,9 +122,9 @@ def main(arguments: list[str]) -> int:
         native.fail("give the environments to try the wheel in, for example .venv216 .venv.")
     begin = time.monotonic()
     venvs = [pathlib.Path(one).absolute() for one in arguments]
-    versions = [native.found_in(next(venv.glob("lib/python*/site-packages"))).version for venv in venvs]
+    versions = [native.found_in(packages_of(venv)).version for venv in venvs]
     with tempfile.TemporaryDirectory() as name:
-        scratch = pathlib.Path(name)
+        scratch = pathlib.Path(name).resolve()
         wheel = wheels.build(versions, scratch)
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, after {time.monotonic() - begin:.0f} s", flush=True)
 
