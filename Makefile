@@ -20,10 +20,10 @@ MINOR := $(shell echo '$(TENSORFLOW)' | cut -d. -f1,2)
 STAMP := $(VENV)/installed-$(subst *,x,$(TENSORFLOW))
 comma := ,
 # tensorflow-io, and with it s3://, exists for this version only; OR-Tools and protoc want a newer protobuf than it has.
-EXTRAS := plot,control,test,dev$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact$(comma)proto)
+EXTRAS := plot,control,test,dev,wheel$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact$(comma)proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help env native proto demo results docs test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
+.PHONY: help env native wheels wheel-test compat proto demo results docs test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
 
 help:  ## this list
 	@echo "make TARGET [VENV=$(VENV)] [TENSORFLOW=$(TENSORFLOW)]"
@@ -36,7 +36,7 @@ env: native  ## .venv with TensorFlow and tfsched, installed in place (the other
 # its pkg_resources.
 $(STAMP): pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade pip 'setuptools>=70.1,<82' wheel
+	$(BIN)/python -m pip install -q --upgrade pip 'setuptools>=77.0.3,<82' wheel
 	$(BIN)/python -m pip install -q 'tensorflow-cpu==$(TENSORFLOW)'
 	$(BIN)/python -m pip install -q --no-deps 'tf_keras==$(MINOR).*'
 	$(BIN)/python -m pip install -q --no-build-isolation -e '.[$(EXTRAS)]'
@@ -47,6 +47,20 @@ $(STAMP): pyproject.toml Makefile
 # nothing has changed.
 native: $(STAMP)
 	@$(BIN)/python -W ignore setup.py -q build_ext --inplace
+
+# TensorFlow releases, for example VERSIONS="2.16.2 2.21.0"; empty: all for `wheels`, the last of each minor version for `compat`.
+VERSIONS ?=
+# Environments whose TensorFlow the wheel is tried with.
+VENVS ?= $(VENV)
+
+wheels: $(STAMP)  ## dist/: a wheel for all supported releases of TensorFlow, or VERSIONS="2.16.2 2.21.0", and the source distribution
+	$(BIN)/python -m tools.wheels $(VERSIONS)
+
+wheel-test: $(STAMP)  ## a wheel for the TensorFlows of VENVS=".venv216 .venv", tried in environments without the source tree
+	$(BIN)/python -m tools.try_wheel $(VENVS)
+
+compat: wheels  ## the wheel in a new environment for each minor version of TensorFlow, or VERSIONS; writes docs/compatibility.md
+	$(BIN)/python -m tools.compat "$$(ls -t dist/tfsched-*.whl | head -n 1)" $(VERSIONS)
 
 proto: $(STAMP)  ## the descriptor of the control service, from its .proto
 	$(BIN)/python -m grpc_tools.protoc -I tfsched/control --descriptor_set_out=tfsched/control/control.binpb control.proto

@@ -12,17 +12,29 @@ from typing import Any
 from tfsched.errors import TfschedError
 from tfsched.ops import drain
 
+_NAME = "libtfsched.so"
 _DIRECTORY = pathlib.Path(__file__).resolve().parent
+_RELEASES = _DIRECTORY / "native"  # of a wheel: a directory for each TensorFlow release
 _LOCK = threading.Lock()
 _STATE: dict[str, Any] = {}
 
-REBUILD = "run 'pip install --no-build-isolation --force-reinstall --no-deps <the tfsched source>' in this environment"
+REBUILD = (
+    "run 'pip install --no-build-isolation --force-reinstall --no-deps <tfsched's source tree or tfsched-*.tar.gz>' in this "
+    "environment"
+)
 
 
 def library_path() -> pathlib.Path:
-    """Where the library is: next to this file, or at TFSCHED_LIBRARY."""
+    """Where the library is: at TFSCHED_LIBRARY, next to this file, or in a wheel's directory for this TensorFlow."""
     override = os.environ.get("TFSCHED_LIBRARY")
-    return pathlib.Path(override) if override else _DIRECTORY / "libtfsched.so"
+    if override:
+        return pathlib.Path(override)
+    built_here = _DIRECTORY / _NAME
+    if built_here.exists() or not _RELEASES.is_dir():
+        return built_here
+    import tensorflow as tf
+
+    return _RELEASES / tf.__version__ / _NAME
 
 
 def build_info(path: pathlib.Path) -> dict[str, Any]:
@@ -35,6 +47,14 @@ def build_info(path: pathlib.Path) -> dict[str, Any]:
 
 def check(path: pathlib.Path, tensorflow_version: str) -> None:
     """Raises TfschedError if the library at ``path`` is missing or was built for another TensorFlow."""
+    if not path.exists() and path.parent.parent == _RELEASES:
+        releases = sorted(
+            (one.name for one in _RELEASES.iterdir()), key=lambda name: [int(part) for part in name.split(".")]
+        )
+        raise TfschedError(
+            f"tfsched's wheel has no native library for TensorFlow {tensorflow_version}, only for {', '.join(releases)}; "
+            f"install one of them, or to build one {REBUILD}."
+        )
     if not path.exists():
         raise TfschedError(f"tfsched's native library is not at {path}; {REBUILD}.")
     built_for = build_info(path).get("tensorflow")
