@@ -4,7 +4,7 @@
     python benchmarks/results.py
 
 The first runs the commands of these rows and keeps their JSON beside the manifest; it needs root, for limited links. The
-second (`make results`) only writes the page and the table from the JSON files, so that no figure is typed by hand.
+second (`make results`) only writes the page, the table and its picture from the JSON files: no figure is typed by hand.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 KEPT = pathlib.Path(__file__).with_name("results")
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "images" / "results.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 LIMIT_S = 3600
 # What a figure's reader does not need: step by step, and of the machine that measured.
@@ -162,27 +163,70 @@ def render(rows: Sequence[Row]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def readme_table(rows: Sequence[Row], path: pathlib.Path = KEPT / "manifest.yaml") -> str:
-    """The README's table: the chosen lines that have been measured."""
+class Line(NamedTuple):
+    """One line of the README's table and picture; times in seconds a step."""
+
+    model: str
+    setting: str
+    link: str
+    stock_s: float
+    ours_s: float
+    bound_s: float
+
+
+def readme_lines(rows: Sequence[Row], path: pathlib.Path = KEPT / "manifest.yaml") -> list[Line]:
+    """Those of the chosen ones that have been measured."""
     by_name = {row.name: row for row in rows}
-    lines = ["| training | link | stock | tfsched | gain | of the bound |", "|---|---|---|---|---|---|"]
+    lines = []
     for line in yaml.safe_load(path.read_text())["readme"]:
         found = kept(by_name[line["row"]])
-        if found is None:
-            continue
-        for result in found["results"]:
+        for result in found["results"] if found else []:
             if (result["model"], result["workers"]) != (line["model"], line.get("workers", result["workers"])):
                 continue
-            setting, bits = result["settings"][line["setting"]], result["bandwidth_bps"]
-            link = "unlimited" if bits is None else f"{bits / 1e9:g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:g} Mbit/s"
-            cells = [f"{line['title']}, {_hosts(result)}", link, f"{result['settings']['vanilla']['median_s']:.2f} s"]
-            cells += [
-                f"{setting['median_s']:.2f} s",
-                f"{setting['ratio_to_vanilla']:.2f}x",
-                f"{1 / setting['bound_ratio']:.0%}",
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            stock, ours = result["settings"]["vanilla"], result["settings"][line["setting"]]
+            model = result["model"] + (", forward pass" if result["phase"] == "forward" else "")
+            times = (stock["median_s"], ours["median_s"], result["bounds"]["lower_s"])
+            lines.append(Line(model, f"{line['title']}, {_hosts(result)}", _link(result["bandwidth_bps"]), *times))
+    return lines
+
+
+def readme_table(lines: Sequence[Line]) -> str:
+    """The README's table."""
+    rows = ["| model | setting | link | stock | tfsched | gain | of the bound |", "|---|---|---|---|---|---|---|"]
+    for line in lines:
+        cells = [line.model, line.setting, line.link, f"{line.stock_s:.2f} s", f"{line.ours_s:.2f} s"]
+        cells += [f"{line.stock_s / line.ours_s:.2f}x", f"{line.bound_s / line.ours_s:.0%}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    if any(line.link == "unlimited" for line in lines):
+        rows += ["", "The rows with an unlimited link show what to expect of a fast network."]
+    return "\n".join(rows)
+
+
+def picture(lines: Sequence[Line]) -> str:
+    """The same lines as bars, in SVG."""
+    height, left, right = 50, 330, 870
+    scale = (right - left - 60) / max(line.stock_s for line in lines)
+    total = height * len(lines) + 40
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right} {total}" font-family="sans-serif">']
+    parts.append(f'<rect width="{right}" height="{total}" fill="#fff"/>')
+    for number, line in enumerate(lines):
+        top, bound = height * number + 10, left + scale * line.bound_s
+        parts.append(f'<text x="8" y="{top + 15}" font-size="14">{line.model}, {line.link}</text>')
+        parts.append(f'<text x="8" y="{top + 33}" font-size="12" fill="#555">{line.setting.replace("`", "")}</text>')
+        for seconds, y, colour in ((line.stock_s, top, "#9e9e9e"), (line.ours_s, top + 19, "#3f51b5")):
+            end = left + scale * seconds
+            parts.append(f'<rect x="{left}" y="{y}" width="{end - left:.1f}" height="17" fill="{colour}"/>')
+            parts.append(f'<text x="{end + 5:.1f}" y="{y + 13}" font-size="12">{seconds:.2f} s</text>')
+        parts.append(f'<path d="M{bound:.1f} {top - 3}v42" stroke="#d32f2f" stroke-width="2"/>')
+    bottom = height * len(lines) + 28
+    for x, colour, text in (
+        (left, "#9e9e9e", "stock TensorFlow"),
+        (left + 150, "#3f51b5", "tfsched"),
+        (left + 240, "#d32f2f", "bound"),
+    ):
+        parts.append(f'<rect x="{x}" y="{bottom - 11}" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 17}" y="{bottom}" font-size="12">{text}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def with_table(text: str, table: str) -> str:
@@ -211,7 +255,9 @@ def main() -> None:
         if row.name in chosen:
             measure(row)
     PAGE.write_text(render(rows))
-    README.write_text(with_table(README.read_text(), readme_table(rows)))
+    lines = readme_lines(rows)
+    PICTURE.write_text(picture(lines))
+    README.write_text(with_table(README.read_text(), readme_table(lines)))
 
 
 if __name__ == "__main__":

@@ -152,5 +152,6 @@ def test_the_results_page_and_the_readme_show_what_the_listed_commands_measured(
         assert row.name not in kept or kept[row.name]["command"] == row.command
     assert sorted(path.stem for path in results.KEPT.glob("*.json")) == sorted(kept)
     assert results.PAGE.read_text() == results.render(rows)
-    table, readme = results.readme_table(rows), results.README.read_text()
-    assert table.count("\n") > 2 and readme == results.with_table(readme, table)
+    lines, readme = results.readme_lines(rows), results.README.read_text()
+    assert lines and readme == results.with_table(readme, results.readme_table(lines))
+    assert results.PICTURE.read_text() == results.picture(lines)
