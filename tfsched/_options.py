@@ -11,7 +11,7 @@ from typing import Any
 from tfsched._rules import MIN_PARTITION_BYTES, POLICIES
 from tfsched.errors import TfschedError
 
-# Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md has the measurements.
+# Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md says when to take another number.
 DEFAULT_CREDIT_BYTES = 1_000_000
 
 
@@ -97,7 +97,7 @@ class Options:
       seed: for orderings that draw random numbers.
       barrier: True ends a step when its updates are applied, as TensorFlow does. False ends it when its gradients exist:
         they are pushed and applied in the background, and the next step reads each variable behind its own update, so the
-        values stay the same. docs/barrier.md says what keeps the barrier all the same.
+        values stay the same. docs/across-the-barrier.md says what keeps the barrier.
       strict: fail the step with the reason where the pass would otherwise step aside and warn once.
     """
 

@@ -201,7 +201,7 @@ def _real_step() -> Iterator[Check]:
         "barrier",
         trained and crossed.crossing == len(variables),
         f"{crossed.crossing} of {len(variables)} variables updated in the background, {'rightly' if trained else 'wrongly'}",
-        f"see docs/barrier.md; what the pass said: {crossed.last_error or crossed.last_report}",
+        f"see docs/across-the-barrier.md; what the pass said: {crossed.last_error or crossed.last_report}",
     )
 
 

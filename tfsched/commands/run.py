@@ -50,7 +50,7 @@ def _define_options(flags: CommandFlags) -> None:
     flags.choice("policy", None, POLICIES, *told("policy", "when transfers are handed to gRPC (docs/policies.md)"))
     number("credit_bytes", "bytes that gRPC may hold before the next transfer waits; 0: no limit")
     number("partition_bytes", "larger transfers leave in pieces of so many bytes; 0: whole")
-    boolean("barrier", "whether a step ends when its updates are applied, as TensorFlow's does (docs/barrier.md)")
+    boolean("barrier", "whether a step ends when its updates are applied, as TensorFlow's does (docs/across-the-barrier.md)")
     string("plan", "a Plan file, which wins over --ordering")
     string("plugin", "a Python file that registers orderings")
     number("seed", "for orderings that draw random numbers")

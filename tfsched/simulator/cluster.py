@@ -55,7 +55,7 @@ class Cluster:
       architecture: "ps", parameter servers; "allreduce", workers that exchange gradients message by message, as
         tfsched's do; "ring", all-reduce over a ring of the workers by its formula, all links as one resource, as papers
         have it.
-      algorithm: of "allreduce": "auto", by size and workers (docs/allreduce.md), or one of them for all tensors.
+      algorithm: of "allreduce": "auto", by size and workers (docs/allreduce-internals.md), or one of them for all tensors.
       bandwidth_bps: of each host's link, in either direction at once.
       server_bandwidth_bps: the same for hosts of servers; None for `bandwidth_bps`.
       startup_us: start-up cost of each message. Its connection is held for so long, the links are not.
