@@ -11,7 +11,7 @@ from typing import Any
 from tfsched._rules import MIN_PARTITION_BYTES, POLICIES
 from tfsched.errors import TfschedError
 
-# Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md says when to take another number.
+# Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md says when to change it.
 DEFAULT_CREDIT_BYTES = 1_000_000
 
 
