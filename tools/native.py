@@ -74,7 +74,7 @@ def installed() -> TensorFlow:
 
 def found_in(packages: pathlib.Path) -> TensorFlow:
     """The TensorFlow in a directory of installed packages; ends the build if it is of no use."""
-    directory = packages / "tensorflow"
+    directory = (packages / "tensorflow").resolve()  # as compilers name what they find in it
     if not (directory / LIBRARIES[0]).exists():
         fail(f"{directory / LIBRARIES[0]} does not exist; this TensorFlow has no C++ library to link to. Run {INSTALL}.")
     for distribution in importlib.metadata.distributions(path=[str(packages)]):

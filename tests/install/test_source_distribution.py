@@ -25,7 +25,7 @@ def test_the_flags_are_those_of_the_installed_tensorflow():
     assert set(native.DEFINES) == set(said)
     found = native.installed()
     assert found.version == tf.__version__
-    assert found.directory == pathlib.Path(tf.sysconfig.get_lib())
+    assert found.directory == pathlib.Path(tf.sysconfig.get_lib()).resolve()
 
 
 def test_it_holds_what_it_is_compiled_from(tmp_path):
