@@ -25,6 +25,10 @@ using AgreeWaiter = Waiter<const Outcome&, bool>;
 void Agree(const std::shared_ptr<const CollectiveGroup>& group, CollectiveCall call, const std::string& plan,
            std::shared_ptr<AgreeWaiter> waiter);
 
+// From the next statement of this process on, its members ask for pieces of at most so many bytes, on behalf of all members; 0:
+// they leave it to the graph. All take them from the same call on, for it is part of what they agree on.
+void SetPieceBytes(int64_t bytes);
+
 // One tensor of a call that was agreed on.
 struct AllReduceRequest {
   std::shared_ptr<const CollectiveGroup> group;
