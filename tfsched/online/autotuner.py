@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
@@ -15,6 +14,8 @@ from tfsched.errors import TfschedError
 from tfsched.online import first as beginning
 from tfsched.online import reach as reaching
 from tfsched.online.results import Results, listed, say
+from tfsched.online.steps import Steps
+from tfsched.online.switch import Switch, say_if_not
 from tfsched.tuning import SEARCHES, Decision, Rules, Setting, Space, Trial, Tuner, make_search
 
 # Steps after a change that are not measured: what was queued or under way before it is still on its way.
@@ -37,7 +38,7 @@ _BOUNDARY_S = 1.0
 LOST_STEPS = 12.0
 
 
-class autotune:  # a user calls it as a function
+class autotune(Steps):  # a user calls it as a function
     """Tunes the training whose steps it is given: policy and credit, and where workers all-reduce the size of pieces.
 
     Use it in the process that decides: the session's client, the coordinator, each worker of an all-reduce (the first one
@@ -76,7 +77,7 @@ class autotune:  # a user calls it as a function
 
     Attributes:
       decision: the tfsched.tuning.Decision; None before the end, and where there is none.
-      state: "waiting" for the first step, "searching", "decided", "stopped", or "elsewhere": another process decides.
+      state: as of Steps.
       lost_s: seconds that tuning has cost so far: what its steps took beyond the best setting's, and the changes themselves.
     """
 
@@ -99,6 +100,7 @@ class autotune:  # a user calls it as a function
         seed: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ):
+        super().__init__(clock)
         if options is not None and not isinstance(options, Options):
             raise TfschedError(f"autotune got {options!r} as options; give a tfsched.Options.")
         if warmup < 0 or lost_steps < 0:
@@ -108,55 +110,23 @@ class autotune:  # a user calls it as a function
             make_search(search, Space())  # says what is wrong
         self._rules = Rules(budget=samples, confirm=_CONFIRM)
         self._results = Results(model, memory, csv, plot)
-        self._where, self._options, self._search, self._seed, self._clock = where, options, search, seed, clock
+        self._where, self._options, self._search, self._seed = where, options, search, seed
         self._bounds = (policies, piece_bytes, credit_bytes)
         self._lost_steps, self._warmup = lost_steps, warmup
-        self.state = "waiting"
         self.decision: Decision | None = None
         self.lost_s = 0.0
         self._reach: reaching.Reach | None = None
         self._pool: futures.ThreadPoolExecutor | None = None
         self._thinking: futures.Future[Any] | None = None  # the tuner computes: it must not be touched
-        self._changing: futures.Future[dict[str, str]] | None = None  # tasks are told of another setting
+        self._switch: Switch | None = None
         self._tuner: Tuner | None = None
         self._cuts = False
         self._trial: Trial | None = None
         self._samples: list[float] = []
         self._settle = 0
         self._steps = 0
-        self._began_s: float | None = None
-        self._first: Setting | None = None
-        self._in_force: Setting | None = None
         self._best: Setting | None = None
         self._best_s = self._last_s = 0.0  # a step's seconds, of the best setting and of the last step
-
-    @contextlib.contextmanager
-    def step(self, count: int = 1) -> Iterator[None]:
-        """Around a step, or around ``count`` of them: what is begun inside has to be finished inside, too."""
-        self.begin_step()
-        try:
-            yield
-        except BaseException:
-            self._began_s = None
-            raise
-        self.end_step(count)
-
-    def begin_step(self) -> None:
-        """For who cannot use :meth:`step`: a step begins. One that has begun before and has not ended is forgotten."""
-        if self.state == "waiting":
-            self._start()
-        if self.state == "searching":
-            self._began_s = self._clock()
-
-    def end_step(self, count: int = 1) -> None:
-        """The step, or so many, has ended."""
-        began_s, self._began_s = self._began_s, None
-        if self.state != "searching" or began_s is None:
-            return
-        try:
-            self._ended((self._clock() - began_s) / count, count)
-        except Exception as error:  # whatever it is, training goes on
-            self._stop(str(error) if isinstance(error, TfschedError) else f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
         """Training has ended. Without a decision the first setting is put back."""
@@ -171,7 +141,7 @@ class autotune:  # a user calls it as a function
             self._stop("the session was lost")
         elif self.decision is not None and self.decision.changed:
             try:
-                _say_if_not(reaching.of_session(session).apply(self.decision.setting, self._cuts))
+                say_if_not(reaching.of_session(session).apply(self.decision.setting, self._cuts))
             except TfschedError as error:
                 say(str(error))
 
@@ -195,16 +165,18 @@ class autotune:  # a user calls it as a function
         space = beginning.space_of(first, self._cuts, *self._bounds)
         known = self._results.recall(reach)
         search = make_search(self._search, space, self._seed)
-        self._first = self._in_force = self._best = first
+        self._best = first
         self._tuner = Tuner(search, first, self._rules, space.nearest(known) if known else None)
+        assert self._pool is not None
+        self._switch = Switch(reach, first, self._cuts, self._pool)
 
     def _ended(self, seconds: float, count: int) -> None:
         """A step has ended: decides what the next one runs with."""
         self._steps += count
         self._last_s = seconds
-        if self._best_s and self._in_force != self._best:
+        if self._best_s and self._switch is not None and self._switch.in_force != self._best:
             self.lost_s += count * max(0.0, seconds - self._best_s)
-        if self._changing is not None and not self._is_changed(0):
+        if self._switch is not None and not self._switch.is_done():
             return
         if self._thinking is None:
             self._measured(seconds)
@@ -254,36 +226,20 @@ class autotune:  # a user calls it as a function
         Raises:
           TfschedError: a task cannot be reached.
         """
-        if setting == self._in_force:
+        assert self._switch is not None
+        if setting == self._switch.in_force:
             return
-        assert self._reach is not None and self._pool is not None
         began_s = self._clock()
-        if setting == self._first:
-            self._changing = self._pool.submit(self._reach.restore)
-        else:
-            self._changing = self._pool.submit(self._reach.apply, setting, self._cuts)
-        self._in_force = setting
         # What a slow setting has left behind would be taken for the next one's slowness.
         self._settle = _SETTLE + (self._last_s > _BAD * self._best_s > 0)
-        self._is_changed(_BOUNDARY_S)
+        self._switch.to(setting)
+        self._switch.is_done(_BOUNDARY_S)
         self.lost_s += self._clock() - began_s
-
-    def _is_changed(self, limit_s: float) -> bool:
-        """Whether all tasks have been told of the setting in force; TfschedError if one could not be."""
-        assert self._changing is not None
-        try:
-            failed = self._changing.result(limit_s)
-        except futures.TimeoutError:
-            return False
-        self._changing = None
-        if failed:
-            raise TfschedError(listed(failed))
-        return True
 
     def _decide(self, decision: Decision) -> None:
         self._change(decision.setting)
-        if self._changing is not None:  # nobody will ask any more
-            self._changing.add_done_callback(lambda changed: _say_if_not(changed.result()))
+        if self._switch is not None:
+            self._switch.leave()
         self.state, self.decision = "decided", decision
         say(
             f"autotune: {decision.reason} Tuning has cost the time of {self.lost_s / decision.seconds:.1f} steps"
@@ -298,10 +254,8 @@ class autotune:  # a user calls it as a function
         self._finish(self._put_back)
 
     def _put_back(self) -> None:
-        if self._changing is not None:
-            futures.wait([self._changing])
-        if self._reach is not None and self._in_force is not None and self._in_force != self._first:
-            self._reach.restore()
+        if self._switch is not None:
+            self._switch.put_back()
 
     def _finish(self, last: Callable[[], Any]) -> None:
         def finish() -> None:
@@ -327,13 +281,8 @@ class autotune:  # a user calls it as a function
     def _told(self) -> dict[str, Any]:
         """For the control service."""
         told: dict[str, Any] = {"state": self.state, "lost_s": self.lost_s}
-        if self._in_force is not None:
-            told["in_force"] = str(self._in_force)
+        if self._switch is not None:
+            told["in_force"] = str(self._switch.in_force)
         if self._tuner is not None:
             told.update(samples=len(self._tuner.records), best=str(self._best))
         return told
-
-
-def _say_if_not(failed: dict[str, str]) -> None:
-    if failed:
-        say(f"what autotune has chosen is not in force everywhere: {listed(failed)}.")

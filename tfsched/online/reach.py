@@ -79,6 +79,12 @@ class Reach:
             configuring.set_piece_bytes(0)
         return self._each(lambda task: task.change(*self._before[task.name]))
 
+    def give_back(self) -> dict[str, str]:
+        """Leaves policy, credit and pieces to the graphs, whatever was before; task -> why it could not be changed."""
+        if self.all_reduces:
+            configuring.set_piece_bytes(0)
+        return self._each(lambda task: task.change(configuring.GRAPH, -1))
+
     def _each(self, do: Callable[[Task], Any]) -> dict[str, str]:
         failed = {}
 
