@@ -6,7 +6,9 @@ import re
 
 import pytest
 
-from .cluster import Cluster, wait_until
+import tfsched
+
+from .cluster import Cluster, TaskError, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 OPTIONS = {"policy": "bytescheduler", "credit_bytes": 250_000}
@@ -91,6 +93,12 @@ def test_where_nothing_is_better_all_is_as_it_was(cluster, untuned):
     cluster.call("worker0", "configure.change", session="main", policy="graph", credit_bytes=-1)
 
 
+def test_without_tfsched_there_is_nothing_to_tune(cluster):
+    cluster.call("worker0", "common.open_session", options=None)
+    with pytest.raises(TaskError, match=r"config has no tfsched in it, .* make it with tfsched.session_config\(\)"):
+        cluster.call("worker0", "autotune.session", steps=1, times="flat")
+
+
 def test_training_that_ends_before_has_its_first_setting_back(cluster, untuned):
     cluster.call("worker0", "common.open_session", options=OPTIONS)
     result = cluster.call("worker0", "autotune.cut_short", steps=25)
@@ -153,3 +161,23 @@ def test_workers_that_all_reduce_take_other_pieces_with_the_same_call(pair):
     assert [in_force(pair, name) for name in pair.names] == [[policy, credit_bytes]] * 2
     stats = [pair.stats(name) for name in pair.names]
     assert all(one["all_reduces_failed"] == one["packs_stock"] == 0 for one in stats)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"policies": ("lifo",)}, "policies to search are lifo"),
+        ({"credit_bytes": (5, 1)}, "bounds of credit_bytes are 5, 1"),
+        ({"piece_bytes": (5, 1)}, "bounds of partition_bytes are 5, 1"),
+        ({"search": "best"}, "The search is 'best'; choose one of bayesian, random, grid"),
+        ({"samples": 3}, "The budget is 3 samples; give"),
+        ({"lost_steps": -1}, "lost_steps is -1; give 0 or more"),
+        ({"memory": "/tmp/m"}, "memory is '/tmp/m' and model is empty; name the model"),
+        ({"options": "fifo"}, "autotune got 'fifo' as options; give a tfsched.Options"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_each_mistake_has_its_sentence(arguments, words):
+    for made in (tfsched.autotune, tfsched.AutotuneHook, tfsched.AutotuneCallback):
+        with pytest.raises(tfsched.TfschedError, match=re.escape(words)):
+            made(**arguments)
