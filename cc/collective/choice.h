@@ -20,7 +20,7 @@ struct Conditions {
   int64_t piece_bytes = 0;
 };
 
-// A member's own conditions as words of a statement: the way has to be the same on all, the others may differ (statements.h).
+// A member's own conditions as words of a statement: the way has to be the same on all, others may differ (statements.h).
 std::string WordsOf(const Conditions& own);
 
 // The conditions that follow from what all members have said.

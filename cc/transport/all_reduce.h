@@ -25,8 +25,8 @@ using AgreeWaiter = Waiter<const Outcome&, bool>;
 void Agree(const std::shared_ptr<const CollectiveGroup>& group, CollectiveCall call, const std::string& plan,
            std::shared_ptr<AgreeWaiter> waiter);
 
-// From the next statement of this process on, its members ask for pieces of at most so many bytes, on behalf of all members; 0:
-// they leave it to the graph. All take them from the same call on, for it is part of what they agree on.
+// From its next statement on, this process asks for pieces of at most so many bytes, on behalf of all members; 0: it leaves
+// them to the graphs. All members take them from the same call on, for they are part of what is agreed on.
 void SetPieceBytes(int64_t bytes);
 
 // One tensor of a call that was agreed on.

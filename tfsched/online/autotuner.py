@@ -148,7 +148,11 @@ class autotune(Steps):  # a user calls it as a function
     def _start(self) -> None:
         """Sees what there is to tune; the rest is done beside the first steps."""
         options = self._options or beginning.options_of(self._where)
-        reach = reaching.of_cluster() if self._where is None else reaching.of_session(self._where)
+        try:
+            reach = reaching.of_cluster() if self._where is None else reaching.of_session(self._where)
+        except TfschedError as error:  # a program may run alone, too
+            self._stop(str(error))
+            return
         if reach is None:
             self.state = "elsewhere"
             return

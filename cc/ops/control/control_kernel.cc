@@ -75,8 +75,9 @@ class ConfigureKernel : public OpKernel {
     if (credit_bytes_ > -2) what += " credit_bytes=" + std::to_string(credit_bytes_);
     if (rate_bps_ > -1) what += " rate_bps=" + std::to_string(rate_bps_);
     const auto* session = ctx->session_metadata();
-    const std::string line = "tfsched: configure(" + (what.empty() ? what : what.substr(1)) + ") of " + ctx->device()->name() +
-                             ", asked for by " + (asker_.empty() ? "somebody who does not say who" : Quoted(asker_)) +
+    const std::string line = "tfsched: configure(" + (what.empty() ? what : what.substr(1)) + ") of " +
+                             ctx->device()->name() + ", asked for by " +
+                             (asker_.empty() ? "somebody who does not say who" : Quoted(asker_)) +
                              (session == nullptr ? "" : " in session " + Quoted(session->name()));
     if (refusal.empty()) {
       LOG(INFO) << line;
