@@ -141,8 +141,8 @@ def test_a_coordinators_fit(nursery):
 
 
 @pytest.fixture(scope="module")
-def pair(nursery):
-    with Cluster(ps=0, workers=2, nursery=nursery, mirrored=True) as cluster:
+def three(nursery):
+    with Cluster(ps=0, workers=3, nursery=nursery, mirrored=True) as cluster:
         yield cluster
 
 
@@ -151,16 +151,24 @@ def everywhere(cluster, scenario, **arguments):
     return [one.result(100) for one in pending]
 
 
-def test_workers_that_all_reduce_take_other_pieces_with_the_same_call(pair):
-    wanted = everywhere(pair, "autotune.all_reduce", tuned=False)
-    got = everywhere(pair, "autotune.all_reduce", tuned=True)
+def test_workers_that_all_reduce_take_other_pieces_with_the_same_call(three):
+    wanted = everywhere(three, "autotune.all_reduce", tuned=False)
+    got = everywhere(three, "autotune.all_reduce", tuned=True)
     assert all(one.items() >= other.items() for one, other in zip(got, wanted, strict=True))
-    assert [one["state"] for one in got] == ["decided", "elsewhere"]
+    assert [one["state"] for one in got] == ["decided", "elsewhere", "elsewhere"]
     piece_bytes, credit_bytes, policy = got[0]["chosen"]
     assert piece_bytes >= 50_000  # pieces of 8 kB mean many messages, and the clock counts them
-    assert [in_force(pair, name) for name in pair.names] == [[policy, credit_bytes]] * 2
-    stats = [pair.stats(name) for name in pair.names]
+    assert [in_force(three, name) for name in three.names] == [[policy, credit_bytes]] * 3
+    stats = [three.stats(name) for name in three.names]
     assert all(one["all_reduces_failed"] == one["packs_stock"] == 0 for one in stats)
+
+
+def test_keras_3_tunes_itself(nursery):
+    with Cluster(ps=0, workers=2, nursery=nursery, mirrored=True) as pair:
+        wanted = everywhere(pair, "autotune.keras3", tuned=False)
+        got = everywhere(pair, "autotune.keras3", tuned=True)
+        assert all(one.items() >= other.items() for one, other in zip(got, wanted, strict=True))
+        assert [one["state"] for one in got] == ["decided", "elsewhere"]
 
 
 @pytest.mark.parametrize(
