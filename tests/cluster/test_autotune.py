@@ -110,7 +110,7 @@ def test_a_task_that_is_lost_ends_the_tuning_and_not_the_training(cluster, untun
     """Last: it costs the cluster a worker, which the training does not need but the session sees."""
     cluster.call("worker0", "common.open_session", options=OPTIONS)
     before = said(cluster, "worker0")
-    running = cluster.submit("worker0", "autotune.session", steps=STEPS, times="bowl", until_end=True, timeout_ms=3000)
+    running = cluster.submit("worker0", "autotune.session", steps=STEPS, times="bowl", until_end=True, answer_s=3.0)
     wait_until(lambda: cluster.call("worker0", "autotune.state").get("samples", 0) > 5, 60, "samples")
     cluster.kill("worker1")
     result = running.result(100)

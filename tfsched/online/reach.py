@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 from collections.abc import Callable
-from concurrent import futures
 from typing import Any
 
 from tensorflow.python.eager import context as context_lib
@@ -16,7 +17,8 @@ from tfsched.ops.control import stats, target_of
 from tfsched.tuning import Setting
 from tfsched.tuning.space import WITHOUT_CREDIT
 
-_THREADS = 32
+# For all tasks to answer; those that are gone do not.
+ANSWER_S = 10.0
 _MEMBERS = ("chief", "worker")
 
 
@@ -59,7 +61,6 @@ class Reach:
             self._before[task.name] = (now["policy"], now["credit_bytes"])
 
         self.skipped = self._each(read)
-        self._tasks = [task for task in self._tasks if task.name in self._before]
         if not self._tasks:
             name, reason = next(iter(self.skipped.items()), ("the cluster", "it has no task"))
             raise TfschedError(f"no task can be tuned ({name}: {reason}); start tasks that import tfsched.")
@@ -74,7 +75,7 @@ class Reach:
         return self._each(lambda task: task.change(setting.policy, credit_bytes))
 
     def restore(self) -> dict[str, str]:
-        """Puts back what every task had before; task -> why it could not be changed."""
+        """Puts back what every task had before, but for those that have failed once; task -> why it could not be changed."""
         if self.all_reduces:
             configuring.set_piece_bytes(0)
         return self._each(lambda task: task.change(*self._before[task.name]))
@@ -86,20 +87,25 @@ class Reach:
         return self._each(lambda task: task.change(configuring.GRAPH, -1))
 
     def _each(self, do: Callable[[Task], Any]) -> dict[str, str]:
-        failed = {}
+        """Calls ``do`` for all tasks at once; task -> why it failed. Who fails, or does not answer, is never asked again."""
+        state = {task.name: f"no answer within {ANSWER_S:g} s" for task in self._tasks}
 
         def one(task: Task) -> None:
             try:
                 do(task)
-            except TfschedError as error:
-                failed[task.name] = str(error)
+                state[task.name] = ""
+            except Exception as error:
+                state[task.name] = str(error)
 
-        if len(self._tasks) < 2:
-            for task in self._tasks:
-                one(task)
-        else:
-            with futures.ThreadPoolExecutor(min(len(self._tasks), _THREADS)) as pool:
-                list(pool.map(one, self._tasks))
+        # Nobody waits for these threads at the program's end: a session with a task that is gone may take minutes to close.
+        threads = [threading.Thread(target=one, args=[task], name="tfsched-reach", daemon=True) for task in self._tasks]
+        for thread in threads:
+            thread.start()
+        deadline_s = time.monotonic() + ANSWER_S
+        for thread in threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        failed = {name: reason for name, reason in state.copy().items() if reason}
+        self._tasks = [task for task in self._tasks if task.name not in failed]
         return failed
 
 

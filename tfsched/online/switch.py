@@ -59,7 +59,7 @@ class Switch:
             self._under_way.add_done_callback(lambda told: say_if_not(told.result()))
 
     def put_back(self) -> None:
-        """Goes back to the first setting, and waits for that: as long as the slowest task takes."""
+        """Goes back to the first setting, and waits for that."""
         if self._under_way is not None:
             futures.wait([self._under_way])
         if self.in_force != self._first:

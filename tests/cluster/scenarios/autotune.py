@@ -34,14 +34,14 @@ def told(tuner):
     }
 
 
-def session(task, steps, times=None, until_end=False, timeout_ms=None, **arguments):
+def session(task, steps, times=None, until_end=False, answer_s=None, **arguments):
     """A session's training of the model "main"; ``times``: "bowl" or "flat" tunes it. Losses, and the tuner's end."""
     import tfsched
-    import tfsched.ops.configure
+    import tfsched.online.reach
 
     model = task.state["main"]
-    if timeout_ms:
-        tfsched.ops.configure._CALL_TIMEOUT_MS = timeout_ms
+    if answer_s:
+        tfsched.online.reach.ANSWER_S = answer_s
     now = [0.0]
     if times is None:
         return {"losses": [float(model.session.run(model.fetches["train"])).hex() for _ in range(steps)]}
@@ -109,16 +109,24 @@ def fit(task, tuned, **arguments):
     """tf_keras under ParameterServerStrategy; what strategy.fit returns, and the tuner's end."""
     if not tuned:
         return strategy.fit(task, **arguments)
+    import tf_keras
+
     import tfsched
 
     now = [0.0]
 
-    def clock():
-        now[0] += bowl_s(*(tfsched.stats(task="/job:ps/task:0")[key] for key in ("policy", "credit_bytes"))) * 4
-        return now[0]
+    class Clock(tf_keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self._supports_tf_logs = True
 
-    callback = tfsched.AutotuneCallback(clock=clock, samples=16, warmup=2)
-    result = strategy.fit(task, callbacks=[callback], **arguments)
+        def on_train_batch_end(self, batch, logs=None):
+            if batch % 8 == 7:  # steps that are awaited together
+                stats = tfsched.stats(task="/job:ps/task:0")
+                now[0] += 8 * bowl_s(stats["policy"], stats["credit_bytes"])
+
+    callback = tfsched.AutotuneCallback(clock=lambda: now[0], samples=20, warmup=2)
+    result = strategy.fit(task, callbacks=[Clock(), callback], **arguments)
     return {**result, **told(callback.tuner)}
 
 
