@@ -48,4 +48,5 @@ def test_example(name):
 
 
 def test_there_is_one_for_each_api():
-    assert EXAMPLES == ["custom_loop.py", "horovod_style.py", "keras3.py", "keras_fit.py", "mirrored.py", "session.py"]
+    apis = ["custom_loop.py", "horovod_style.py", "keras3.py", "keras_fit.py", "mirrored.py", "session.py"]
+    assert ["autotune.py", *apis] == EXAMPLES

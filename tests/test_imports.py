@@ -31,7 +31,7 @@ def rule(libraries: str = "", parts: str = "") -> Rule:
 # four layers: lower ones know nothing of higher ones. A new part has to be entered here, and its rule in its docstring.
 PARTS = {
     "tfsched": rule(
-        parts="errors version ordering _options server grappler ops tracing draining eager parallel placement control"
+        parts="errors version ordering _options server grappler ops tracing draining eager parallel placement control online"
     ),
     "errors": rule(),
     "version": rule(),
@@ -53,6 +53,7 @@ PARTS = {
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
     "tuning": rule("numpy scipy skopt threadpoolctl matplotlib", "_rules errors"),  # it knows nothing of what it measures
+    "online": rule("tensorflow", "errors _options _rules _callback tuning eager grappler control ops"),
     "bench": rule(
         "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel placement tracing"
     ),

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tfsched.grappler.bridge import install as load
     from tfsched.grappler.bridge import pass_stats as pass_stats
     from tfsched.grappler.config import session_config as session_config
+    from tfsched.online.autotuner import autotune as autotune
+    from tfsched.online.hooks import AutotuneCallback as AutotuneCallback
+    from tfsched.online.hooks import AutotuneHook as AutotuneHook
     from tfsched.ops.configure import configure as configure
     from tfsched.ops.control import stats as stats
     from tfsched.ops.control import transfers as transfers
@@ -54,6 +57,9 @@ _API = {
     "trace_steps": "tfsched.tracing",
     "trace_function": "tfsched.tracing",
     "StepTrace": "tfsched.tracing",
+    "autotune": "tfsched.online.autotuner",
+    "AutotuneCallback": "tfsched.online.hooks",
+    "AutotuneHook": "tfsched.online.hooks",
     "configure": "tfsched.ops.configure",
     "stats": "tfsched.ops.control",
     "transfers": "tfsched.ops.control",
@@ -70,6 +76,8 @@ _API = {
 # A list that tools can read; a test holds it equal to _API.
 __all__ = [
     "PROTOCOL",
+    "AutotuneCallback",
+    "AutotuneHook",
     "DrainHook",
     "Options",
     "PassStats",
@@ -79,6 +87,7 @@ __all__ = [
     "StepTrace",
     "TfschedError",
     "__version__",
+    "autotune",
     "cluster_resolver",
     "configure",
     "disable",

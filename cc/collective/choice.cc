@@ -9,13 +9,15 @@
 namespace tfsched {
 namespace {
 
-constexpr char kWayWord[] = "algorithm", kPaceWord[] = "~pace_bps", kAuto[] = "auto";
+constexpr char kWayWord[] = "algorithm", kPaceWord[] = "~pace_bps", kPieceWord[] = "~piece_bytes", kAuto[] = "auto";
 
 // What a message costs beside its bytes: request, answer and the scheduler's turn, processor time of both ends
 // (docs/overhead.md, benchmarks/partition_cost.py).
 constexpr double kMessageUs = 30;
 // However fast the links, larger tensors are not sent W - 1 times.
 constexpr int64_t kMostWhole = 1 << 18;
+// Smaller pieces are no option (MIN_PARTITION_BYTES of tfsched/_rules.py).
+constexpr int64_t kLeastPiece = 4096;
 
 int RoundsOfDoubling(int members) {
   int rounds = 0;
@@ -27,7 +29,8 @@ int RoundsOfDoubling(int members) {
 
 std::string WordsOf(const Conditions& own) {
   return std::string(kWayWord) + "=" + (own.way ? NameOf(*own.way) : kAuto) + " " + kPaceWord + "=" +
-         std::to_string(own.pace_bps);
+         std::to_string(own.pace_bps) +
+         (own.piece_bytes > 0 ? std::string(" ") + kPieceWord + "=" + std::to_string(own.piece_bytes) : "");
 }
 
 Conditions CommonConditions(const std::vector<std::string>& said) {
@@ -38,6 +41,9 @@ Conditions CommonConditions(const std::vector<std::string>& said) {
     if (way != words.end()) common.way = WayNamed(way->second);
     const int64_t bps = pace == words.end() ? 0 : std::strtoll(pace->second.c_str(), nullptr, 10);
     common.pace_bps = member == 0 ? bps : std::min(common.pace_bps, bps);
+    const auto piece = words.find(kPieceWord);
+    const int64_t bytes = piece == words.end() ? 0 : std::strtoll(piece->second.c_str(), nullptr, 10);
+    if (common.piece_bytes == 0 && bytes > 0) common.piece_bytes = std::max(bytes, kLeastPiece);
   }
   common.pace_bps = std::max<int64_t>(common.pace_bps, 0);
   return common;
@@ -64,6 +70,10 @@ Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& co
     whole_bytes = static_cast<int64_t>(std::min(most, static_cast<double>(kMostWhole)));
   }
   return bytes <= whole_bytes ? whole : Way::kDirect;
+}
+
+int64_t PieceBytes(Way way, int64_t graph_bytes, const Conditions& conditions) {
+  return conditions.piece_bytes > 0 && way != Way::kRing ? conditions.piece_bytes : graph_bytes;
 }
 
 }  // namespace tfsched

@@ -15,9 +15,12 @@ namespace tfsched {
 struct Conditions {
   std::optional<Way> way;  // what the user asks for; nothing: what Choose() says
   int64_t pace_bps = 0;    // of the slowest member's link, in bits per second; 0 if one of them has not measured it
+  // Of how many bytes pieces are at most, whatever the graph says; 0: what the graph says. The first member counts that has
+  // something to say, so that a tuner, which runs in one of them, changes it for all with the same call.
+  int64_t piece_bytes = 0;
 };
 
-// A member's own conditions as words of a statement: the way has to be the same on all, the pace may differ (statements.h).
+// A member's own conditions as words of a statement: the way has to be the same on all, others may differ (statements.h).
 std::string WordsOf(const Conditions& own);
 
 // The conditions that follow from what all members have said.
@@ -27,6 +30,10 @@ Conditions CommonConditions(const std::vector<std::string>& said);
 // whole to everybody. Docs/allreduce.md has the rule's derivation. Whatever it says, the sums have the same bits: only who
 // asks for the ring gets other ones.
 Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions);
+
+// The pieces of a tensor that goes this way. Around a ring its sums' last bits depend on how it is cut, so there the graph's
+// own pieces stay: what a tuner tries must not change a result.
+int64_t PieceBytes(Way way, int64_t graph_bytes, const Conditions& conditions);
 
 }  // namespace tfsched
 

@@ -58,6 +58,21 @@ TEST(ChoiceTest, APaceMayDifferAndAWayMayNot) {
             "b has algorithm ring and a has auto");
 }
 
+TEST(ChoiceTest, TheFirstMemberThatAsksForPiecesIsFollowed) {
+  Conditions asks = At(1), asks_too = At(1);
+  asks.piece_bytes = 500'000;
+  asks_too.piece_bytes = 9'000;
+  const std::string silent = WordsOf(At(1));
+  EXPECT_EQ(CommonConditions({silent, silent}).piece_bytes, 0);
+  EXPECT_EQ(CommonConditions({WordsOf(asks), silent}).piece_bytes, 500'000);
+  EXPECT_EQ(CommonConditions({silent, WordsOf(asks), WordsOf(asks_too)}).piece_bytes, 500'000);
+  EXPECT_EQ(CommonConditions({"~piece_bytes=-5", "~piece_bytes=x", "~piece_bytes=1"}).piece_bytes, 4096);
+  EXPECT_EQ(Difference({{"a", "x=1 " + WordsOf(asks)}, {"b", "x=1 " + silent}}), "");
+  EXPECT_EQ(PieceBytes(Way::kDirect, 1000, asks), 500'000);
+  EXPECT_EQ(PieceBytes(Way::kDirect, 1000, At(1)), 1000);
+  EXPECT_EQ(PieceBytes(Way::kRing, 1000, asks), 1000);  // its bits would change
+}
+
 TEST(ChoiceTest, NamesAreThoseOfTheWays) {
   for (const Way way : {Way::kDirect, Way::kEverybody, Way::kDoubling, Way::kRing}) EXPECT_EQ(WayNamed(NameOf(way)), way);
   EXPECT_FALSE(WayNamed("auto").has_value());

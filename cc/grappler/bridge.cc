@@ -9,6 +9,7 @@
 
 #include "cc/core/log_level.h"
 #include "cc/tracing/op_recording.h"
+#include "cc/transport/all_reduce.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
 #include "cc/transport/runtime.h"
@@ -166,4 +167,6 @@ void tfsched_limit_process(int64_t timeout_ms, const char* sentence) {
 int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps) {
   return tfsched::Configure(policy, credit_bytes, rate_bps) ? 1 : 0;
 }
+
+void tfsched_set_piece_bytes(int64_t bytes) { tfsched::SetPieceBytes(bytes); }
 }

@@ -31,6 +31,9 @@ int64_t tfsched_drain(int64_t timeout_ms);
 void tfsched_limit_process(int64_t timeout_ms, const char* sentence);
 // Changes this process's scheduler as the op TfschedConfigure does; 0, and nothing is changed, if the policy is unknown.
 int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps);
+// Of how many bytes the pieces of all-reduces are at most, for all members, from the next call on (all_reduce.h); 0: as the
+// graphs say.
+void tfsched_set_piece_bytes(int64_t bytes);
 }
 
 #endif  // TFSCHED_CC_GRAPPLER_BRIDGE_H_

@@ -25,6 +25,7 @@ namespace {
 constexpr int64_t kPatienceUs = 10'000'000;
 
 std::atomic<int64_t> agreed_calls{0}, stock_calls{0}, all_reduces{0}, failed_all_reduces{0};
+std::atomic<int64_t> wanted_piece_bytes{0};
 
 // Says it once for each group.
 void SayOnce(const CollectiveGroup& group, const std::string& sentence) {
@@ -123,6 +124,7 @@ class Agreement : public std::enable_shared_from_this<Agreement> {
   Conditions Own() const {
     Conditions own;
     own.way = WantedWay();
+    own.piece_bytes = wanted_piece_bytes.load();
     own.pace_bps = ProcessDispatcher().scheduler().PaceBps(group_->self().task);
     return own;
   }
@@ -172,6 +174,8 @@ void Agree(const std::shared_ptr<const CollectiveGroup>& group, CollectiveCall c
   }
   std::make_shared<Agreement>(group, std::move(call), std::move(waiter))->Start(plan);
 }
+
+void SetPieceBytes(int64_t bytes) { wanted_piece_bytes = bytes; }
 
 void CountAgreement(bool agreed) { ++(agreed ? agreed_calls : stock_calls); }
 

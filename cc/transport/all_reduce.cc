@@ -146,6 +146,7 @@ void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter
     const auto conditions = ProcessStatements().Settled(group.self().device, request.call);
     if (conditions) {
       spec.way = Choose(spec.members, spec.elements * SizeOf(spec.type), request.whole_bytes, *conditions);
+      spec.piece_bytes = PieceBytes(spec.way, spec.piece_bytes, *conditions);
     } else {
       status = tensorflow::errors::Aborted("tfsched: ", request.tag.name, " belongs to all-reduce ", request.call.instance,
                                            ", which was not agreed on, or more than ", Statements::kRemembered,

@@ -25,6 +25,10 @@ using AgreeWaiter = Waiter<const Outcome&, bool>;
 void Agree(const std::shared_ptr<const CollectiveGroup>& group, CollectiveCall call, const std::string& plan,
            std::shared_ptr<AgreeWaiter> waiter);
 
+// From its next statement on, this process asks for pieces of at most so many bytes, on behalf of all members; 0: it leaves
+// them to the graphs. All members take them from the same call on, for they are part of what is agreed on.
+void SetPieceBytes(int64_t bytes);
+
 // One tensor of a call that was agreed on.
 struct AllReduceRequest {
   std::shared_ptr<const CollectiveGroup> group;

@@ -20,7 +20,7 @@ namespace tfsched {
 namespace {
 
 // To be increased when an op of the same definition comes to mean something else.
-constexpr int kConventions = 1;
+constexpr int kConventions = 2;
 
 constexpr char kOpPrefix[] = "Tfsched";
 constexpr char kMarkBegin[] = " [tfsched";  // " [tfsched VERSION]"; builds without versions wrote " [tfsched]"

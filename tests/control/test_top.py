@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfsched.bench.ports import free_port
-from tfsched.commands.top import in_force
+from tfsched.commands.top import in_force, said
 from tfsched.control.client import Answer
 from tfsched.control.rates import per_second, received_per_second
 
@@ -96,3 +96,9 @@ def test_what_configure_has_set_wins():
     assert in_force(answer("graph", -1, graphs=told)) == ("p3", 5)
     assert in_force(answer("fifo", -1, graphs=told)) == ("fifo", 5)
     assert in_force(answer("graph", 0, functions=told)) == ("p3", 0)
+
+
+def test_a_tuner_is_one_line():
+    tuner = {"state": "searching", "samples": 7.0, "in_force": "fifo with whole tensors", "best": "p3 with whole tensors"}
+    assert said(tuner) == "searching, 7 samples; in force: fifo with whole tensors; best: p3 with whole tensors"
+    assert said({"state": "searching"}) == "searching, 0 samples"

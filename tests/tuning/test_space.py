@@ -79,6 +79,15 @@ def test_what_lies_outside_counts_as_the_bound():
     assert (low, high) == ([0.0, 0.0], [1.0, 1.0])
 
 
+@pytest.mark.parametrize("partition", [0, 500_000])
+def test_pieces_that_stay_are_no_dimension(partition):
+    space = Space((partition, partition), policies=("bytescheduler", "p3"))
+    assert {setting.partition_bytes for setting in space.settings} == {partition}
+    assert len(space.settings) == len(space.credits) + 1
+    assert len(set(space.encode(space.settings)[:, 0])) == 1
+    assert space.nearest(Setting(9_000_000, 2_000_000, "bytescheduler")) == Setting(partition, 2_000_000, "bytescheduler")
+
+
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [

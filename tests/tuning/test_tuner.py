@@ -167,3 +167,16 @@ def test_a_budget_that_decides_nothing_is_one_sentence():
 def test_the_picture_is_a_png():
     tuner = tuned(Measured(bowl, 0.05, 0))
     assert picture.png(tuner.records, "a $tuning$\n").startswith(b"\x89PNG")
+
+
+def test_a_search_that_is_ended_is_confirmed_and_over():
+    """Who measures a training that runs says when bad settings have cost enough."""
+    measure = Measured(bowl, 0.02, 0)
+    tuner = Tuner(make_search("random", SPACE, 0), FIRST)
+    while (trial := tuner.ask()) is not None:
+        if len(measure.samples) > 12:
+            tuner.end_search("it has cost enough")
+        tuner.tell(measure(trial.setting, trial.samples))
+    assert "ended because it has cost enough." in tuner.decision.reason
+    after = [record.why for record in tuner.records[14:]]
+    assert tuner.decision.changed and after and all("to confirm" in why for why in after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console, Group
@@ -110,8 +110,13 @@ class View:
         table = Table(*columns, box=None, padding=(0, 2, 0, 0), pad_edge=False)
         for answer in answers:
             table.add_row(*self._row(answer, answers))
+        tuners = [
+            f"{plain(answer.address)}: autotune {plain(said(answer.parts['tuner']))}"
+            for answer in answers
+            if "tuner" in answer.parts
+        ]
         reasons = [f"[red]{plain(answer.address)}: {plain(answer.error)}[/]" for answer in answers if answer.error]
-        self.table = Group(table, *reasons)
+        self.table = Group(table, *tuners, *reasons)
         self._before = {answer.address: answer for answer in answers}
         return answers
 
@@ -150,6 +155,14 @@ def in_force(answer: Answer) -> tuple[str, int | None]:
     if credit_bytes < 0:
         return policy, int(told["credit_bytes"]) if "credit_bytes" in told else None
     return policy, credit_bytes
+
+
+def said(tuner: Mapping[str, Any]) -> str:
+    """What a task tells of its tuner, on one line."""
+    text = f"{tuner.get('state', '?')}, {int(tuner.get('samples', 0))} samples"
+    if "in_force" in tuner:
+        text += f"; in force: {tuner['in_force']}; best: {tuner.get('best', '?')}"
+    return text
 
 
 def _size(value: float | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tfsched.errors import TfschedError
 from tfsched.ops import library
-from tfsched.ops.control import target_of
+from tfsched.ops.control import ask_joined, target_of
 
 GRAPH = "graph"
 _GRAPH_CREDIT = -1
@@ -83,7 +83,7 @@ def configure(
             f"give {_SMALLEST_REMOTE_BPS} or more, or 0 (no cap)."
         )
     target = target_of(session_or_target)
-    tasks = [task] if task is not None else _tasks(session_or_target, target)
+    tasks = [task] if task is not None else tasks_of(session_or_target)
     skipped = {name: reason for name in tasks if (reason := _configure_task(target, name, *wanted))}
     if len(skipped) == len(tasks):
         raise TfschedError(
@@ -129,10 +129,15 @@ def _check_rate(rate_bps: Any) -> int:
     return round(rate_bps)
 
 
-def _tasks(session: Any, target: str) -> list[str]:
-    """The tasks that the session's devices are on."""
+def tasks_of(session: Any) -> list[str]:
+    """The tasks that the devices of a session, or of a target's sessions, are on: "/job:ps/replica:0/task:0".
+
+    Raises:
+      TfschedError: they cannot be listed.
+    """
     import tensorflow as tf
 
+    target = target_of(session)
     try:
         if isinstance(session, str):
             with tf.compat.v1.Session(target, graph=tf.Graph(), config=_config()) as control:
@@ -166,6 +171,25 @@ def _asker() -> str:
     except (KeyError, OSError):  # a user without a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()} process {os.getpid()} ({os.path.basename(sys.argv[0] or 'python')})"
+
+
+def configure_joined(task: str, policy: str, credit_bytes: int) -> None:
+    """Changes a task of the cluster that this process's eager context has joined; its rate stays.
+
+    Raises:
+      TfschedError: a value that :func:`configure` does not take, or the task does not answer.
+    """
+    values = {"policy": _check_policy(policy), "credit_bytes": _check_credit(credit_bytes), "rate_bps": _KEEP_RATE}
+    ask_joined(task, lambda ops: ops.tfsched_configure(**values, asker=_asker()))
+
+
+def set_piece_bytes(piece_bytes: int) -> None:
+    """Has all members of this process's all-reduces cut tensors into pieces of at most so many bytes, from the next call on.
+
+    Only one of them may ask; its part in what the members agree on before each all-reduce tells the others. 0 leaves it to
+    the graphs.
+    """
+    library.c_api().tfsched_set_piece_bytes(piece_bytes)
 
 
 def _configure_task(target: str, task: str, policy: str, credit_bytes: int, rate_bps: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tfsched.errors import TfschedError
@@ -124,7 +125,20 @@ def target_of(session: Any) -> str:
 
 
 def _read_joined(what: int, task: str, clear: bool) -> str:
-    """Reads a task of the cluster that this process's eager context has joined, by an op there."""
+    """Reads a task of the cluster that this process's eager context has joined."""
+    return ask_joined(task, lambda ops: ops.tfsched_stats() if what == _STATS else ops.tfsched_trace(clear=clear))
+
+
+def ask_joined(task: str, ask: Callable[[Any], Any]) -> str:
+    """What an op answers on a task of the cluster that this process's eager context has joined.
+
+    Args:
+      task: "/job:ps/replica:0/task:0".
+      ask: makes the op, whose output is a text, of tfsched's ops.
+
+    Raises:
+      TfschedError: the task does not answer.
+    """
     import tensorflow as tf
 
     ops = library.load()
@@ -133,7 +147,7 @@ def _read_joined(what: int, task: str, clear: bool) -> str:
     def read() -> None:
         try:
             with tf.device(f"{task}/device:CPU:0"):
-                answer = ops.tfsched_stats() if what == _STATS else ops.tfsched_trace(clear=clear)
+                answer = ask(ops)
             answers.append(answer.numpy().decode())
         except Exception as error:  # told by whoever waits
             answers.append(error)
@@ -161,7 +175,8 @@ def _read_remote(what: int, session: Any, task: str, clear: bool) -> str:
             answer = ops.tfsched_stats(name="tfsched/stats")
         else:
             answer = ops.tfsched_trace(clear=clear, name="tfsched/trace")
-    config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=_READ_TIMEOUT_MS)
+    # It sees no other task: one that is dead must not keep this one from being read.
+    config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=_READ_TIMEOUT_MS, device_filters=[task])
     try:
         with tf.compat.v1.Session(target_of(session), graph=graph, config=config) as control:
             return str(control.run(answer).decode())

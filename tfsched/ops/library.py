@@ -117,4 +117,6 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.tfsched_limit_process.restype = None
     library.tfsched_configure.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
     library.tfsched_configure.restype = ctypes.c_int
+    library.tfsched_set_piece_bytes.argtypes = [ctypes.c_int64]
+    library.tfsched_set_piece_bytes.restype = None
     return library

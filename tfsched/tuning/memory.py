@@ -19,7 +19,10 @@ _COUNTS = ("workers", "servers")
 
 
 class Key(NamedTuple):
-    """For what a setting was found. `architecture` is "ps", "allreduce" or "ring"; `servers` is 0 but for the first."""
+    """For what a setting was found. `architecture` is "ps", "allreduce" or "ring"; `servers` is 0 but for the first.
+
+    `bandwidth_bps` is 0 where it is not known: of a training that runs.
+    """
 
     model: str
     workers: int
@@ -121,7 +124,9 @@ def _wrong(row: Any) -> str:
     for name in ("bandwidth_bps", "seconds"):
         value = row.get(name)
         # A whole number may be too large to be a float.
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf or value > 1e300:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf or value > 1e300:
+            return f"no {name}"
+        if name == "seconds" and value == 0:
             return f"no {name}"
     return "" if row.get("policy") in POLICIES else "no policy"
 

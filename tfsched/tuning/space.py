@@ -48,6 +48,8 @@ def bytes_text(size: int) -> str:
 
 def preferred(low: int, high: int) -> tuple[int, ...]:
     """The bounds and the preferred numbers between them, ascending."""
+    if low == high:
+        return (low,)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     between = {round(step * 10**decade) for decade in decades for step in _PREFERRED}
     # What is hardly more or less than a bound would be measured for nothing.
@@ -65,7 +67,7 @@ class Space:
     """The settings that a search may propose.
 
     Attributes:
-      partition_bytes: (least, most); the values are the two and the preferred numbers between them.
+      partition_bytes: (least, most); the values are the two and the preferred numbers between them. (0, 0): whole tensors.
       credit_bytes: likewise. A policy that does not look at the credit has one value of it.
       policies: of tfsched._rules.POLICIES.
 
@@ -80,7 +82,8 @@ class Space:
         for name, least in (("partition_bytes", MIN_PARTITION_BYTES), ("credit_bytes", 1)):
             bounds = getattr(self, name)
             whole = all(isinstance(value, int) and not isinstance(value, bool) for value in bounds)
-            if not (whole and len(bounds) == 2 and least <= bounds[0] <= bounds[1] <= _MOST_BYTES):
+            never_cut = name == "partition_bytes" and tuple(bounds) == (0, 0)
+            if not (whole and len(bounds) == 2 and (never_cut or least <= bounds[0] <= bounds[1] <= _MOST_BYTES)):
                 raise TfschedError(
                     f"The bounds of {name} are {', '.join(map(str, bounds))}; give the least and the most bytes, "
                     f"whole numbers from {least} to {_MOST_BYTES}."
@@ -141,7 +144,9 @@ class Space:
 
 
 def _nearest(values: Sequence[int], wanted: int) -> int:
-    return min(values, key=lambda value: abs(math.log(value / wanted))) if wanted > 0 else values[-1]
+    if wanted <= 0 or len(values) == 1:
+        return values[-1]
+    return min(values, key=lambda value: abs(math.log(value / wanted)))
 
 
 def _place(value: int, bounds: tuple[int, int]) -> float:

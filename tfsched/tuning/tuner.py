@@ -61,6 +61,7 @@ class Tuner:
         self._rules = rules or Rules()
         self._remembered = remembered
         self._stopped = ""
+        self._ended = ""
         self._fresh: dict[Setting, list[float]] = {}
         self._procedure = self._run()
         self._trial: Trial | None = next(self._procedure)
@@ -91,6 +92,16 @@ class Tuner:
             best_seconds = self.samples.seconds(self.best)
             self.records.append(Record(number, trial.setting, one, self.best, best_seconds, trial.why))
 
+    def end_search(self, why: str) -> None:
+        """Nothing new is proposed from the next `tell` on; the best setting so far is confirmed, and the tuner decides.
+
+        `why` ends the sentence "ended because". For who measures a training that runs, and pays for bad settings.
+        """
+        self._ended = self._ended or why
+
+    def _search_is_over(self) -> bool:
+        return bool(self._ended) or self._left() <= self._rules.reserve
+
     def _left(self) -> int:
         """Samples that the budget still allows."""
         return self._rules.budget - sum(map(self.samples.count, self.samples.settings))
@@ -108,7 +119,7 @@ class Tuner:
         if self._remembered is not None and self._remembered != self._first:
             yield Proposal(self._remembered, "remembered as the best")
         unpromising = 0
-        while self._left() > self._rules.reserve:
+        while not self._search_is_over():
             proposal = self._search.ask()
             if proposal is None:
                 self._stopped = "the search has nothing left to propose"
@@ -120,7 +131,7 @@ class Tuner:
                 return
             if proposal.setting != self._first:
                 yield proposal
-        self._stopped = f"the search's share of {self._rules.budget} samples was used up"
+        self._stopped = self._ended or f"the search's share of {self._rules.budget} samples was used up"
 
     def _race(self, proposal: Proposal) -> _Procedure:
         """Compares a setting with the best, which it may become."""
@@ -131,7 +142,7 @@ class Tuner:
             least = new if count(new) <= count(best) else best
             if count(least) >= self._rules.most_samples:
                 break
-            if self._left() <= self._rules.reserve:
+            if self._search_is_over():
                 return  # a lucky sample or two must not take the place of what was measured well
             yield Trial(least, 1, f"again, {new} is not yet told apart from the best")
         if self.samples.log_mean(new) < self.samples.log_mean(best):

@@ -76,10 +76,14 @@ class ConfigureKernel : public OpKernel {
     if (credit_bytes_ > -2) what += " credit_bytes=" + std::to_string(credit_bytes_);
     if (rate_bps_ > -1) what += " rate_bps=" + std::to_string(rate_bps_);
     const auto* session = ctx->session_metadata();
-    TFSCHED_WARNING << "configure(" << (what.empty() ? what : what.substr(1)) << ") of " << ctx->device()->name()
-                    << ", asked for by " << (asker_.empty() ? "somebody who does not say who" : Quoted(asker_))
-                    << (session == nullptr ? "" : " in session " + Quoted(session->name()))
-                    << (refusal.empty() ? "" : ": refused, " + refusal);
+    const std::string line = "configure(" + (what.empty() ? what : what.substr(1)) + ") of " + ctx->device()->name() +
+                             ", asked for by " + (asker_.empty() ? "somebody who does not say who" : Quoted(asker_)) +
+                             (session == nullptr ? "" : " in session " + Quoted(session->name()));
+    if (refusal.empty()) {
+      LOG(INFO) << "tfsched: " << line;
+    } else {
+      TFSCHED_WARNING << line << ": refused, " << refusal;
+    }
   }
 
   // As it can stand in one line of a log.

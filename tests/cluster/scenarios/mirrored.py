@@ -1,5 +1,6 @@
 """Training with MultiWorkerMirroredStrategy: each worker runs the same program, whose context starts the server."""
 
+import contextlib
 import threading
 
 import tensorflow as tf
@@ -89,8 +90,10 @@ def _rule(name, dtype="float32"):
     }[name]()
 
 
-def train(task, options=None, rule="descent", steps=10, dtype="float32", bytes_per_pack=0, first=0):
-    """A custom loop; the losses and every variable afterwards, as hexadecimal text."""
+def train(
+    task, options=None, rule="descent", steps=10, dtype="float32", bytes_per_pack=0, first=0, around=contextlib.nullcontext
+):
+    """A custom loop, ``around()`` each step; the losses and every variable afterwards, as hexadecimal text."""
     strategy = join(task, options, bytes_per_pack)
     with strategy.scope():
         model, rule = Model(), _rule(rule, dtype)
@@ -107,7 +110,10 @@ def train(task, options=None, rule="descent", steps=10, dtype="float32", bytes_p
 
         return strategy.run(replica, args=(number,))
 
-    losses = [_text(step(tf.constant(number))) for number in range(first, first + steps)]
+    losses = []
+    for number in range(first, first + steps):
+        with around():
+            losses.append(_text(step(tf.constant(number))))
     return {"losses": losses, "variables": [_text(one) for one in [*model.variables_, *rule.variables]]}
 
 

@@ -135,13 +135,14 @@ def _keras(name):
     return tf_keras
 
 
-def fit(task, library="keras", alone=False, seed=0, **compiled):
+def fit(task, library="keras", alone=False, seed=0, epochs=2, more=(), **compiled):
     """Model.fit on this worker's rows, or of one process on all; history and weights afterwards.
 
     Args:
       library: "keras" or "tf_keras".
       alone: as a program without tfsched would train.
       seed: of the weights; other workers have others, which the broadcast replaces.
+      more: callbacks behind those of tfsched.parallel.
       compiled: for compile().
     """
     parallel = join(task)
@@ -156,7 +157,7 @@ def fit(task, library="keras", alone=False, seed=0, **compiled):
         optimizer = parallel.DistributedOptimizer(optimizer)
         callbacks = [parallel.callbacks.BroadcastGlobalVariablesCallback(0), parallel.callbacks.MetricAverageCallback()]
     model.compile(optimizer, loss="mse", metrics=["mae"], **compiled)
-    history = model.fit(_data(rank, parallel.size()), epochs=2, verbose=0, callbacks=callbacks)
+    history = model.fit(_data(rank, parallel.size()), epochs=epochs, verbose=0, callbacks=[*callbacks, *more])
     weights = [np.asarray(weight).tolist() for weight in model.get_weights()]
     return {"history": history.history, "weights": weights, "class": type(model.optimizer).__name__}
 

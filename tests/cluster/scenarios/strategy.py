@@ -147,7 +147,7 @@ def _content(path):
     return {name: reader.get_tensor(name).tobytes().hex() for name in sorted(names)}
 
 
-def fit(task, options=None, optimizer="sgd", steps=200, steps_per_execution=1):
+def fit(task, options=None, optimizer="sgd", steps=200, steps_per_execution=1, callbacks=()):
     """tf_keras' Model.fit; the history and every variable afterwards, as hexadecimal text."""
     import tf_keras
 
@@ -165,6 +165,6 @@ def fit(task, options=None, optimizer="sgd", steps=200, steps_per_execution=1):
         return tf.data.Dataset.from_tensor_slices((inputs, tf.roll(inputs, 1, axis=1))).batch(_BATCH).repeat()
 
     data = tf_keras.utils.experimental.DatasetCreator(dataset)
-    history = model.fit(data, epochs=4, steps_per_epoch=steps // 4, verbose=0)
+    history = model.fit(data, epochs=4, steps_per_epoch=steps // 4, verbose=0, callbacks=list(callbacks))
     values = [variable.numpy().tobytes().hex() for variable in [*model.variables, *model.optimizer.variables]]
     return {"losses": [loss.hex() for loss in map(float, history.history["loss"])], "variables": values}
