@@ -62,7 +62,7 @@ def test_one_line_says_which_variables_keep_the_barrier_and_why(tmp_path):
     lines = [line for line in after.splitlines() if LINE in line]
     assert len(lines) == 1, done.stderr  # of two graphs and two sessions, each rewritten twice
     (line,) = lines
-    assert line.startswith("WARNING")
+    assert line.startswith("tfsched WARNING: ")
     assert "9 variables are updated within the step all the same" in line
     assert "table (its gradient is sparse)" in line
     assert "old0, old1, old2, old3, old4 and 3 more (it is a reference variable; use_resource=True helps)" in line

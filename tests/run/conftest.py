@@ -13,7 +13,6 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = pathlib.Path(__file__).with_name("programs")
 LIMIT_S = 100
 # What tells a process of these tests from any other, in /proc/PID/environ.
 MARK = "TFSCHED_TEST_OF_RUN"

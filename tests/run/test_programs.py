@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import pytest
-from conftest import PROGRAMS
 
+PROGRAMS = pathlib.Path(__file__).with_name("programs")
 LIMIT_S = 110
 # As tfsched writes it, or as the handlers of a program's own logging do.
 SUMMARY = r"\[(\S+)\] (?:tfsched INFO: |INFO:tfsched:)summary: (.*)"
@@ -38,17 +39,20 @@ def test_keras_fit_on_several_workers(start):
         assert numbers(r"([\d,]+) tensors were all-reduced", summary[0])[0] >= 16  # of 16 steps
 
 
-def test_a_custom_loop_on_several_workers_across_the_barrier(start):
+def test_a_custom_loop_on_several_workers_across_the_barrier_and_with_stock_tensorflow(start, tmp_path):
     program = PROGRAMS / "multi_worker_custom_loop.py"
+    stock = start("run", "--num_processes=2", program, env={"TFSCHED_LIBRARY": str(tmp_path / "none.so")})
     done = start("run", "--num_processes=2", program, env={"TFSCHED_BARRIER": "0"}).wait(LIMIT_S)
-    assert done.code == 0, done.err[-3000:]
+    stock.wait(LIMIT_S)
+    assert done.code == 0 and stock.code == 0, done.err[-3000:] + stock.err[-3000:]
     assert "barrier=False (TFSCHED_BARRIER)" in done.err
     assert len(re.findall(r"[\d,]+ tensors were all-reduced", done.err)) == 2, done.err[-3000:]
-    printed = done.out.splitlines()
-    of_worker = [[line.partition("] ")[2] for line in printed if line.startswith(f"[worker-{one}] epoch")] for one in (0, 1)]
-    assert of_worker[0] == of_worker[1] and len(of_worker[0]) == 2
+    assert stock.err.count("this program runs as with stock TensorFlow: tfsched's native library is not at ") == 2
+    assert "summary" not in stock.err
+    # Two workers add in one order: the same bits.
+    assert sorted(done.out.splitlines()) == sorted(stock.out.splitlines())
     told = losses(done.out)
-    assert told[-1][-1] < told[0][0]
+    assert len(told) == 4 and min(told[-1]) < told[0][0]
 
 
 def test_a_coordinator_and_its_cluster(start):

@@ -79,9 +79,13 @@ def _check(name: str, function: str, model: Any) -> None:
     def refuse(what: str, remedy: str) -> BenchError:
         return BenchError(f"model {name!r}: {what}: {remedy}")
 
-    if not all(hasattr(model, needed) for needed in ("inputs", "outputs", "trainable_variables", "variables")):
+    if not hasattr(type(model), "trainable_variables") or not hasattr(model, "compile"):
         raise refuse(f"{function}(keras) returned {type(model).__name__}", "return a Keras model: keras.Sequential([...])")
-    if not model.inputs or not model.outputs:
+    try:
+        known = bool(model.inputs and model.outputs)
+    except (AttributeError, ValueError):  # as Keras 3 says it
+        known = False
+    if not known:
         raise refuse("its inputs are not known", "begin it with keras.layers.Input((...))")
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         counts = f"it has {len(model.inputs)} inputs and {len(model.outputs)} outputs"

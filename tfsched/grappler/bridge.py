@@ -194,7 +194,7 @@ def _note_error(error: BaseException, strict: bool) -> None:
         if warn:  # a strict session says it by failing, and must not silence a later one that does not
             _WARNED.add(text)
     if warn:
-        log.warning("the pass steps aside, transfers run unordered: %s", text)
+        log.warning("tfsched steps aside, transfers run unordered: %s", text)
         if not isinstance(error, ValueError):
             log.debug("where it happened", exc_info=error)
 
