@@ -71,7 +71,8 @@ def table(wheel: pathlib.Path, outcomes: dict[str, Outcome]) -> str:
         "| TensorFlow | `tfsched doctor` | training in two processes |",
         "|---|---|---|",
     ]
-    for version, outcome in outcomes.items():
+    for version in sorted(outcomes, key=releases.numbers):
+        outcome = outcomes[version]
         first = outcome.failure.splitlines()[0] if outcome.failure else ""
         lines.append(f"| {version} | {outcome.doctor or 'fails'} | {outcome.training or f'fails: {first[:200]}'} |")
     return "\n".join(lines)
@@ -96,14 +97,14 @@ def main(arguments: list[str]) -> int:
     versions = arguments[1:] or releases.newest_of_each_minor(held)
     if unknown := [version for version in versions if version not in held]:
         native.fail(f"{wheel.name} has no library for TensorFlow {', '.join(unknown)}; it has those for {', '.join(held)}.")
-    outcomes = {}
+    outcomes: dict[str, Outcome] = {}
     for version in versions:
         begin = time.monotonic()
         outcomes[version] = attempt(wheel, version)
         print(f"TensorFlow {version}: {outcomes[version].failure or 'works'} ({time.monotonic() - begin:.0f} s)", flush=True)
-    made = table(wheel, outcomes)
-    PAGE.write_text(replaced(PAGE.read_text(), made))
-    print(made)
+        # After each, so that a run that is ended has written what it saw.
+        PAGE.write_text(replaced(PAGE.read_text(), table(wheel, outcomes)))
+    print(table(wheel, outcomes))
     return 1 if any(outcome.failure for outcome in outcomes.values()) else 0
 
 

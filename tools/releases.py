@@ -30,7 +30,7 @@ def in_index() -> list[str]:
             "name them in VERSIONS."
         )
     versions = [version for version in listed[1].split(", ") if re.fullmatch(r"\d+\.\d+\.\d+", version)]
-    return sorted((version for version in versions if _is_supported(version)), key=_numbers)
+    return sorted((version for version in versions if _is_supported(version)), key=numbers)
 
 
 def _reason(printed: str) -> str:
@@ -38,17 +38,18 @@ def _reason(printed: str) -> str:
     return next((line for line in printed.splitlines() if line.startswith("ERROR:")), "pip gave no reason")
 
 
-def _numbers(version: str) -> list[int]:
+def numbers(version: str) -> list[int]:
+    """What releases are sorted by."""
     return [int(part) for part in version.split(".")]
 
 
 def _is_supported(version: str) -> bool:
-    return native.OLDEST <= tuple(_numbers(version)[:2]) <= native.NEWEST
+    return native.OLDEST <= tuple(numbers(version)[:2]) <= native.NEWEST
 
 
 def newest_of_each_minor(versions: list[str]) -> list[str]:
     """The last patch release of each minor version in `versions`."""
-    return list({tuple(_numbers(version)[:2]): version for version in sorted(versions, key=_numbers)}.values())
+    return list({tuple(numbers(version)[:2]): version for version in sorted(versions, key=numbers)}.values())
 
 
 def obtain(version: str) -> TensorFlow:

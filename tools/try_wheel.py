@@ -26,7 +26,7 @@ from typing import NamedTuple
 from tools import native, wheels
 from tools.native import ROOT
 
-_LIMIT_S = 150
+_LIMIT_S = 300
 
 
 class Outcome(NamedTuple):

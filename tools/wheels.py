@@ -22,13 +22,12 @@ _PATCH = re.compile(rb"^#define TF_PATCH_VERSION .*$", re.MULTILINE)
 
 def build(versions: list[str], directory: pathlib.Path) -> pathlib.Path:
     """Builds the wheel with the libraries for `versions` into `directory` and returns its path."""
-    built: list[TensorFlow] = []
-    for version in versions:
-        release = releases.obtain(version)
-        for other in built:
-            adopt(other, release)
+    obtained = [releases.obtain(version) for version in versions]
+    for release in obtained:
+        for other in obtained:
+            if other is not release:
+                adopt(other, release)
         native.build_library(release)
-        built.append(release)
     native.build_simulator()
 
     shutil.rmtree(WORK, ignore_errors=True)
@@ -68,7 +67,7 @@ def _same_headers(compiled: pathlib.Path, one: TensorFlow, other: TensorFlow) ->
     names = [pathlib.Path(name) for name in native.dependencies(compiled)]
     headers = [path.relative_to(include) for path in names if path.is_relative_to(include)]
     try:
-        return bool(headers) and all(
+        return all(
             _PATCH.sub(b"", (include / header).read_bytes())
             == _PATCH.sub(b"", (other.directory / "include" / header).read_bytes())
             for header in headers
