@@ -112,7 +112,12 @@ def test_a_task_that_is_lost_ends_the_tuning_and_not_the_training(cluster, untun
     before = said(cluster, "worker0")
     few = {"answer_s": 3.0, "hold_at": 25}
     running = cluster.submit("worker0", "autotune.session", steps=STEPS, times="bowl", until_end=True, **few)
-    wait_until(lambda: cluster.call("worker0", "autotune.state").get("samples", 0) >= 5, 60, "samples")
+
+    def searches():
+        state = cluster.call("worker0", "autotune.state")
+        return state.get("state") == "searching" and state.get("samples", 0) >= 5
+
+    wait_until(searches, 60, "samples")
     cluster.kill("worker1")
     cluster.call("worker0", "autotune.go_on")
     result = running.result(100)

@@ -148,7 +148,7 @@ def _clock_of_messages():
     return clock
 
 
-def all_reduce(task, tuned, steps=90):
+def all_reduce(task, tuned, steps=70):
     """A custom loop under MultiWorkerMirroredStrategy, its first pieces small; what mirrored.train returns, and more."""
     import tfsched
 
@@ -157,7 +157,7 @@ def all_reduce(task, tuned, steps=90):
     if tuned:
         mirrored.join(task, options)
         bounds = {"piece_bytes": (8192, 200_000), "policies": ("bytescheduler",)}
-        tuner = tfsched.autotune(clock=_clock_of_messages(), samples=28, **bounds)
+        tuner = tfsched.autotune(clock=_clock_of_messages(), samples=22, **bounds)
     result = mirrored.train(task, options, steps=steps, **({"around": tuner.step} if tuned else {}))
     return {**result, **(told(tuner) if tuned else {})}
 
