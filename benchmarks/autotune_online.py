@@ -5,11 +5,11 @@ One row for each first setting of a session with a parameter server and a worker
 setting, the chosen one and a small grid take turns, block by block, so that they meet the same conditions; a step's time is
 the median over all blocks.
 
-Behind "first", "chosen" and "best of grid" stand such medians. "while tuning" is the mean step until the decision, with all
-changes, "decided after" how many steps that were. "lost" is what tuning has cost, as a part of --steps steps under the chosen
-setting: what steps took beyond the best setting that was known, and changes. "behind" is what all steps took beyond as many
-under the chosen setting; before there was a better one they ran under the first. "won" is by which part they took less than
-as many under the first setting. Sessions' pieces are part of their graphs, so they are not searched.
+Behind "first", "chosen" and "best of grid" stand such medians. "while tuning" is the mean step until the decision, with
+changes; "decided after" says how many steps that were. "lost" is what tuning has cost, as a part of --steps steps under the
+chosen setting: what steps took beyond the best setting that was known, and changes. "behind" is what all steps took beyond
+as many under the chosen setting; before there was a better one they ran under the first. "won" is by which part they took
+less than as many under the first setting. Sessions' pieces are part of their graphs, so they are not searched.
 """
 
 from __future__ import annotations
