@@ -110,9 +110,16 @@ def test_a_task_that_is_lost_ends_the_tuning_and_not_the_training(cluster, untun
     """Last: it costs the cluster a worker, which the training does not need but the session sees."""
     cluster.call("worker0", "common.open_session", options=OPTIONS)
     before = said(cluster, "worker0")
-    running = cluster.submit("worker0", "autotune.session", steps=STEPS, times="bowl", until_end=True, answer_s=3.0)
-    wait_until(lambda: cluster.call("worker0", "autotune.state").get("samples", 0) > 5, 60, "samples")
+    few = {"answer_s": 3.0, "hold_at": 25}
+    running = cluster.submit("worker0", "autotune.session", steps=STEPS, times="bowl", until_end=True, **few)
+
+    def searches():
+        state = cluster.call("worker0", "autotune.state")
+        return state.get("state") == "searching" and state.get("samples", 0) >= 5
+
+    wait_until(searches, 60, "samples")
     cluster.kill("worker1")
+    cluster.call("worker0", "autotune.go_on")
     result = running.result(100)
     assert result["losses"] == untuned and result["state"] == "stopped"
     (line,) = [line for line in said(cluster, "worker0") if line not in before]
@@ -121,18 +128,17 @@ def test_a_task_that_is_lost_ends_the_tuning_and_not_the_training(cluster, untun
 
 
 def test_on_a_slow_link_a_hook_finds_that_order_is_faster(nursery):
-    # A layer of 256 kB leaves in 3 ms, and computing one takes as long.
-    slow = {name: {"TFSCHED_EMULATED_BPS": "680e6"} for name in ("ps0", "worker0")}
+    # A layer of 262 kB leaves in 8 ms, and computing one takes as long.
+    slow = {name: {"TFSCHED_EMULATED_BPS": "262e6"} for name in ("ps0", "worker0")}
+    few = {"policies": ["fifo", "bytescheduler"], "credit_bytes": [500_000, 500_000], "samples": 50, "warmup": 3}
     with Cluster(nursery=nursery, environment=slow) as cluster:
-        result = cluster.call(
-            "worker0", "autotune.monitored", steps=300, options={"policy": "fifo"}, policies=["fifo", "bytescheduler"]
-        )
+        result = cluster.call("worker0", "autotune.monitored", steps=150, options={"policy": "fifo"}, **few)
         assert result["state"] == "decided" and result["chosen"][2] == "bytescheduler", result
 
 
 def test_a_coordinators_fit(nursery):
     with Cluster(nursery=nursery, coordinator=True) as cluster:
-        arguments = {"options": OPTIONS, "steps": 480}
+        arguments = {"options": OPTIONS, "steps": 320}
         wanted = cluster.call("chief0", "autotune.fit", tuned=False, **arguments)
         got = cluster.call("chief0", "autotune.fit", tuned=True, **arguments)
         assert got.items() >= wanted.items()

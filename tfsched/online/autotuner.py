@@ -26,6 +26,8 @@ WARMUP = 5
 _BAD = 2.0
 # While the tuner computes, training goes back to the best setting if the one in force is slower by more than this.
 _SLOWER = 1.05
+# Of each of two settings that are compared: where steps vary by a tenth, twice as many would still not tell like ones apart.
+_MOST_SAMPLES = 4
 # After how many fresh samples of the best and of the first setting the end is tried: a first setting that is bad by far need
 # not be endured four times.
 _CONFIRM = (2, 4, 8, 16)
@@ -108,7 +110,7 @@ class autotune(Steps):  # a user calls it as a function
         Space(piece_bytes, credit_bytes, policies or ("fifo",))
         if search not in SEARCHES or importlib.util.find_spec("skopt") is None:
             make_search(search, Space())  # says what is wrong
-        self._rules = Rules(budget=samples, confirm=_CONFIRM)
+        self._rules = Rules(budget=samples, most_samples=_MOST_SAMPLES, confirm=_CONFIRM)
         self._results = Results(model, memory, csv, plot)
         self._where, self._options, self._search, self._seed = where, options, search, seed
         self._bounds = (policies, piece_bytes, credit_bytes)

@@ -1,6 +1,7 @@
 """Training that tunes itself. Its clock is told what each step takes, by what is in force, where no link is slow."""
 
 import math
+import threading
 import time
 
 import tensorflow as tf
@@ -34,24 +35,35 @@ def told(tuner):
     }
 
 
-def session(task, steps, times=None, until_end=False, answer_s=None, **arguments):
-    """A session's training of the model "main"; ``times``: "bowl" or "flat" tunes it. Losses, and the tuner's end."""
+def session(task, steps, times=None, until_end=False, answer_s=None, hold_at=None, **arguments):
+    """A session's training of the model "main"; ``times``: "bowl" or "flat" tunes it. Losses, and the tuner's end.
+
+    Behind ``hold_at`` steps it waits for :func:`go_on`.
+    """
     import tfsched
     import tfsched.online.reach
 
     model = task.state["main"]
     if answer_s:
         tfsched.online.reach.ANSWER_S = answer_s
+    task.state["go on"] = threading.Event()
     now = [0.0]
     if times is None:
         return {"losses": [float(model.session.run(model.fetches["train"])).hex() for _ in range(steps)]}
     tuner = task.state["tuner"] = tfsched.autotune(model.session, clock=lambda: now[0], **arguments)
     losses = []
     while len(losses) < steps or (until_end and tuner.state == "searching"):
+        if len(losses) == hold_at:
+            task.state["go on"].wait(60)
         with tuner.step():
             losses.append(float(model.session.run(model.fetches["train"])).hex())
             now[0] += _seconds(tfsched.stats(model.session, "/job:ps/task:0"), times)
     return {"losses": losses[:steps], **told(tuner)}
+
+
+def go_on(task):
+    """Lets :func:`session` go on."""
+    task.state["go on"].set()
 
 
 def state(task):
@@ -62,34 +74,26 @@ def state(task):
 
 
 def _computing(seconds):
-    """An identity, and so is its gradient, that takes so long on a worker, but none of the machine's processors."""
+    """An identity that takes so long on a worker, but none of the machine's processors."""
 
     def sleep(value):
         time.sleep(seconds)
         return value
 
-    @tf.custom_gradient
-    def passing(value):
-        def through(x):
-            return tf.ensure_shape(tf.numpy_function(sleep, [x], x.dtype), x.shape)
-
-        return through(value), through
-
-    return passing
+    return lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], x.dtype), x.shape)
 
 
-def monitored(task, steps, options, layers=8, width=256, layer_s=0.003, **arguments):
-    """A MonitoredSession that tunes itself over slow links, by the real clock."""
+def monitored(task, steps, options, layers=8, width=256, layer_s=0.008, **arguments):
+    """A MonitoredSession that tunes itself over slow links, by the real clock: forward passes through layers that sleep."""
     import tfsched
 
     compute = _computing(layer_s)
-    with tf.Graph().as_default() as graph, v1.device(common.on_ps(task)):
+    with tf.Graph().as_default(), v1.device(common.on_ps(task)):
         v1.train.get_or_create_global_step()
         hidden = tf.random.stateless_normal([4, width], seed=[1, 2])
         for layer in range(layers):
             hidden = compute(tf.tanh(hidden @ common.variable(f"w{layer}", [width, width], layer)))
         loss = tf.reduce_mean(tf.square(hidden - 1.0))
-        train = v1.train.GradientDescentOptimizer(0.5).minimize(loss)
         hook = tfsched.AutotuneHook(**arguments)
         config = common.session_config(task, options)
         creator = v1.train.ChiefSessionCreator(v1.train.Scaffold(saver=None), task.target, config=config)
@@ -97,12 +101,11 @@ def monitored(task, steps, options, layers=8, width=256, layer_s=0.003, **argume
         with v1.train.MonitoredSession(creator, [hook]) as opened:
             for _ in range(steps):
                 began_s = time.monotonic()
-                opened.run(train)
+                opened.run(loss)
                 taken_s.append(time.monotonic() - began_s)
-                if hook.tuner.state != "searching" and len(taken_s) >= 40:
+                if hook.tuner.state != "searching":
                     break
-        del graph
-    return {**told(hook.tuner), "first_s": sorted(taken_s[2:7])[2], "steps": len(taken_s)}
+    return {**told(hook.tuner), "taken_s": taken_s}
 
 
 def fit(task, tuned, **arguments):
@@ -125,7 +128,7 @@ def fit(task, tuned, **arguments):
                 stats = tfsched.stats(task="/job:ps/task:0")
                 now[0] += 8 * bowl_s(stats["policy"], stats["credit_bytes"])
 
-    callback = tfsched.AutotuneCallback(clock=lambda: now[0], samples=20, warmup=2)
+    callback = tfsched.AutotuneCallback(clock=lambda: now[0], samples=16, warmup=1)
     result = strategy.fit(task, callbacks=[Clock(), callback], **arguments)
     return {**result, **told(callback.tuner)}
 
@@ -145,7 +148,7 @@ def _clock_of_messages():
     return clock
 
 
-def all_reduce(task, tuned, steps=120):
+def all_reduce(task, tuned, steps=70):
     """A custom loop under MultiWorkerMirroredStrategy, its first pieces small; what mirrored.train returns, and more."""
     import tfsched
 
@@ -154,7 +157,7 @@ def all_reduce(task, tuned, steps=120):
     if tuned:
         mirrored.join(task, options)
         bounds = {"piece_bytes": (8192, 200_000), "policies": ("bytescheduler",)}
-        tuner = tfsched.autotune(clock=_clock_of_messages(), samples=40, **bounds)
+        tuner = tfsched.autotune(clock=_clock_of_messages(), samples=22, **bounds)
     result = mirrored.train(task, options, steps=steps, **({"around": tuner.step} if tuned else {}))
     return {**result, **(told(tuner) if tuned else {})}
 
@@ -164,9 +167,9 @@ def keras3(task, tuned):
     import tfsched
 
     if not tuned:
-        return parallel.fit(task, epochs=20)
+        return parallel.fit(task, epochs=14)
     callback = tfsched.AutotuneCallback(clock=_clock_of_messages(), samples=15, warmup=2)
-    return {**parallel.fit(task, epochs=20, more=[callback]), **told(callback.tuner)}
+    return {**parallel.fit(task, epochs=14, more=[callback]), **told(callback.tuner)}
 
 
 def cut_short(task, steps):
