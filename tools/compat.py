@@ -65,7 +65,7 @@ def table(wheel: pathlib.Path, outcomes: dict[str, Outcome]) -> str:
     held = ", ".join(releases_in(wheel))
     lines = [
         f"The wheel holds the library for {held}. `make compat` installed it with pip beside each release below, on Python "
-        f"{platform.python_version()} and {time.strftime('%Y-%m-%d')}; training is `examples/session.py`, a worker and a "
+        f"{platform.python_version()}, on {time.strftime('%Y-%m-%d')}; training is `examples/session.py`, a worker and a "
         "parameter server.",
         "",
         "| TensorFlow | `tfsched doctor` | training in two processes |",
