@@ -61,6 +61,38 @@ def test_explain_reads_every_input(recorded, name):
     assert sum(result["on_the_path_us"].values()) == pytest.approx(result["makespan_us"])
 
 
+def test_explain_tells_what_balanced_servers_would_bring(recorded, tmp_path):
+    def explained(sizes, compute_us):
+        links = {name: {"kind": "link", "bandwidth_bps": 8e6} for name, _ in sizes}
+        recvs = [{"name": f"r{i}", "resource": name, "bytes": size, "inputs": []} for i, (name, size) in enumerate(sizes)]
+        last = {"name": "c", "resource": "w/compute", "time_us": compute_us, "inputs": [op["name"] for op in recvs]}
+        dag = {"format": "tfsched-dag/1", "resources": {"w/compute": {"kind": "compute"}, **links}, "ops": [*recvs, last]}
+        (tmp_path / "dag.json").write_text(json.dumps(dag))
+        answer = call("explain", tmp_path / "dag.json", "--algorithm", "tio")
+        assert answer.code == 0
+        return call("explain", tmp_path / "dag.json", "--algorithm", "tio", "--json").json(), answer.out
+
+    # A byte takes 1 us. One server holds three times the other's bytes.
+    uneven, shown = explained([("ps0>w", 3000), ("ps1>w", 1000)], 500)
+    assert {link["name"]: (link["bytes"], link["time_us"], link["balanced_us"]) for link in uneven["links"]} == {
+        "ps0>w": (3000, 3000, 2000),
+        "ps1>w": (1000, 1000, 2000),
+    }
+    assert (uneven["busiest_us"], uneven["balanced_busiest_us"]) == (3000, 2000)
+    assert "2,000.0 µs" in shown and "tfsched.placement" in shown
+
+    # Computing takes as long as the fuller link: balance brings nothing.
+    computing, shown = explained([("ps0>w", 3000), ("ps1>w", 1000)], 3000)
+    assert (computing["busiest_us"], computing["balanced_busiest_us"]) == (3000, 3000)
+    assert "less than 2 %" in shown
+
+    # What goes the other way, or to another worker, is not mixed in; a single link says nothing of balance.
+    ways, shown = explained([("ps0>w", 3000), ("w>ps0", 1000)], 500)
+    assert "tfsched.placement" not in shown
+    assert all(link["time_us"] == link["balanced_us"] for link in ways["links"])
+    assert "tfsched.placement" not in call("explain", recorded / "dag.json", "--algorithm", "tio").out
+
+
 def test_other_links_make_other_steps(recorded):
     slow = call("order", recorded / "dag.json", "--bandwidth", "1gbit", "--startup_us", 0, "--json").json()
     fast = call("order", recorded / "dag.json", "--bandwidth", "2gbit", "--startup_us", 0, "--json").json()

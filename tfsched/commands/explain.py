@@ -7,6 +7,7 @@ from typing import Any
 
 from tfsched import ordering
 from tfsched.commands import inputs
+from tfsched.commands.balance import Balance, balance_of
 from tfsched.commands.flags import CommandFlags
 from tfsched.commands.predicting import predict, single_dag
 from tfsched.commands.showing import plain, say, table
@@ -40,9 +41,11 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     schedule = predict(dag, decision)
     path = critical_path(dag, schedule, sent(dag, decision))
     if flags.json:
-        print(json.dumps(result_of(dag, flags.algorithm, order, path), indent=1, allow_nan=False))
+        result = result_of(dag, flags.algorithm, order, path) | result_of_balance(balance_of(dag))
+        print(json.dumps(result, indent=1, allow_nan=False))
     elif not flags.quiet:
         show(dag, flags, order, path)
+        show_balance(balance_of(dag))
     return 0
 
 
@@ -55,6 +58,15 @@ def result_of(dag: Dag, algorithm: str, order: list[Reason], path: list[Step]) -
         "makespan_us": path[-1].end_us,
         "critical_path": [step._asdict() for step in path],
         "on_the_path_us": on_the_path_us(path),
+    }
+
+
+def result_of_balance(balance: Balance) -> dict[str, Any]:
+    """The JSON object's part about links: bytes, and times in µs."""
+    return {
+        "links": [link._asdict() for link in balance.links],
+        "busiest_us": balance.busiest_us,
+        "balanced_busiest_us": balance.balanced_busiest_us,
     }
 
 
@@ -87,6 +99,25 @@ def show(dag: Dag, flags: CommandFlags, order: list[Reason], path: list[Step]) -
     say(made)
     if len(joined) > rows:
         say(f"... and {len(joined) - rows} more (--rows 0 shows all)")
+
+
+def show_balance(balance: Balance) -> None:
+    """Which server's link carries what, where there are several."""
+    if not balance.several:
+        return
+    made = table("what each link carries, times in µs", "link", "recvs", "MB", "time", "time if balanced")
+    for link in balance.links:
+        row = (f"{link.recvs}", f"{link.bytes / 1e6:,.1f}", f"{link.time_us:,.1f}", f"{link.balanced_us:,.1f}")
+        made.add_row(plain(link.name), *row)
+    say(made)
+    now_us, then_us = balance.busiest_us, balance.balanced_busiest_us
+    if then_us < 0.98 * now_us:
+        say(
+            f"No order makes this step shorter than {now_us:,.1f} µs, the time of its busiest link. With balanced servers "
+            f"(tfsched.placement) that limit is {then_us:,.1f} µs."
+        )
+    else:
+        say("Balanced servers (tfsched.placement) would bring less than 2 %.")
 
 
 def join(path: list[Step]) -> list[Step]:
