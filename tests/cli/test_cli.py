@@ -130,8 +130,9 @@ def test_an_environment_variable_that_is_of_no_use_is_named(dag):
     assert "TFSCHED_ORDER_SEED" in result.stderr
 
 
+@pytest.mark.timeout(400)  # it starts several clusters, one after another
 def test_doctor_sees_a_real_transfer_go_through_the_scheduler():
-    result = tfsched("doctor", "--json")
+    result = tfsched("doctor", "--json", timeout=360)
     checks = {check["what"]: check for check in json.loads(result.stdout)}
     assert result.returncode == 0, result.stdout
     assert checks["pass"]["ok"] and "4 transfers ordered" in checks["pass"]["detail"]
