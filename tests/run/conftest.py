@@ -57,14 +57,14 @@ class Command:
                     found.append(int(entry.name))
         return found
 
-    def wait_until_none_is_left(self, timeout_s=5):
+    def wait_until_none_is_left(self, timeout_s=30):
         """Raises AssertionError where some are."""
         deadline_s = time.monotonic() + timeout_s
         while self.left():
             assert time.monotonic() < deadline_s, f"processes {self.left()} were left"
             time.sleep(0.05)
 
-    def wait_for_line(self, text, timeout_s=30):
+    def wait_for_line(self, text, timeout_s=90):
         """Reads stdout until a line has the text in it."""
         deadline_s = time.monotonic() + timeout_s
         os.set_blocking(self.process.stdout.fileno(), True)
