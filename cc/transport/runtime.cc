@@ -1,7 +1,9 @@
 // The process-wide dispatcher and its JSON.
 #include "cc/transport/runtime.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -77,6 +79,11 @@ void AppendField(const char* key, int64_t value, std::string* out) {
 }  // namespace
 
 int64_t SendBacklogBytes() { return static_cast<int64_t>(EnvNumber("TFSCHED_SEND_BACKLOG_BYTES", 1 << 18)); }
+
+int KeepAliveSeconds() {
+  constexpr double kMost = 32767;  // the kernel's
+  return static_cast<int>(std::ceil(std::min(EnvNumber("TFSCHED_KEEPALIVE_S", 10), kMost)));
+}
 
 int64_t ServerMemoryBytes() { return static_cast<int64_t>(EnvNumber("TFSCHED_SERVER_MEMORY_BYTES", 1 << 30)); }
 

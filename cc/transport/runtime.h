@@ -19,6 +19,9 @@ Dispatcher& ProcessDispatcher();
 // much as the system likes.
 int64_t SendBacklogBytes();
 
+// How long an idle connection to another task goes unquestioned, from TFSCHED_KEEPALIVE_S; 0: for ever. See keepalive.h.
+int KeepAliveSeconds();
+
 // How much this process may hold for crossing the barrier, besides a quarter of the variables that are updated in it, from
 // TFSCHED_SERVER_MEMORY_BYTES.
 int64_t ServerMemoryBytes();

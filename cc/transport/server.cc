@@ -7,6 +7,7 @@
 #include "cc/transport/capability.h"
 #include "cc/transport/collective_group.h"
 #include "cc/transport/collective_resolver.h"
+#include "cc/transport/keepalive.h"
 #include "cc/transport/rendezvous_mgr.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/send_backlog.h"
@@ -14,6 +15,7 @@
 #include "cc/transport/step_returns.h"
 #include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/distributed_runtime/master_env.h"
+#include "tensorflow/core/distributed_runtime/rpc/grpc_channel.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_server_lib.h"
 #include "tensorflow/core/distributed_runtime/rpc/grpc_worker_service.h"
 #include "tensorflow/core/distributed_runtime/server_lib.h"
@@ -134,6 +136,14 @@ class Server : public tensorflow::GrpcServer {
     };
     if (const int64_t bytes = SendBacklogBytes(); bytes > 0) LimitSendBacklog(bound_port(), bytes);
     return status;
+  }
+
+  // What is connected here, a step waits for.
+  tensorflow::ChannelCreationFunction GetChannelCreationFunction() const override {
+    return [create = GrpcServer::GetChannelCreationFunction()](const std::string& address) {
+      KeepAlive(address);
+      return create(address);
+    };
   }
 
   ~Server() override {

@@ -47,14 +47,17 @@ def wait_until(condition, limit_s, what):
         time.sleep(0.02)
 
 
-def cut_network(testbed, hosts, seconds=2.0, up=True):
-    """Takes the hosts' links away for a while, or for good; everything that is on them then is lost."""
+def cut_network(testbed, hosts, seconds=2.0, up=True, meanwhile=time.sleep):
+    """Takes the hosts' links away for a while, or for good; everything that is on them then is lost.
+
+    ``meanwhile`` is called with ``seconds`` while they are away.
+    """
     for state in ("down", "up")[: 1 + up]:
         for host in hosts:
             command = ["ip", "-n", testbed.namespace(host), "link", "set", "eth0", state]
             subprocess.run(command, check=True, timeout=20)
         if state == "down":
-            time.sleep(seconds)
+            meanwhile(seconds)
 
 
 def task_environment():

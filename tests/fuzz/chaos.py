@@ -13,7 +13,7 @@ import time
 
 from absl import app, flags
 
-from tests.cluster.cluster import Cluster, TaskDied, TaskError, cut_network, task_environment, wait_until
+from tests.cluster.cluster import STOCK, Cluster, TaskDied, TaskError, cut_network, task_environment, wait_until
 from tests.cluster.nurseries import Nurseries
 from tests.fuzz import chaos_mirrored, chaos_programs, steps_told
 from tests.fuzz.running import native_stacks
@@ -148,8 +148,15 @@ class _Strategy:
         ]
 
 
-def run_one(run, nursery):
-    """Violations and, for a hang, stacks."""
+def _server_was_unreachable(run, error):
+    """Whether a coordinator's program ended as stock TensorFlow's does, too, when a parameter server has been cut off."""
+    cut = any(name == "cut" for _, name, *_ in run["faults"])
+    names_server = isinstance(error, TaskError) and error.kind == "UnavailableError" and "/job:ps" in error.message
+    return run["kind"] == "strategy" and cut and names_server
+
+
+def run_one(run, nursery, stock=False):
+    """Violations; for a hang, stacks; and the error with which the program ended, if it is one that stock gives as well."""
     names = [*(f"ps{i}" for i in range(run["ps"])), "worker0", "worker1"]
     coordinator = run["kind"] == "strategy"
     environment = {name: {"TFSCHED_EMULATED_BPS": f"{run['bps']:.0f}"} for name in [*names, "chief0"]}
@@ -158,6 +165,9 @@ def run_one(run, nursery):
         disk = stack.enter_context(_small_disk(directory))
         testbed = stack.enter_context(Testbed([*names, "chief0"])) if run["namespaces"] else None
         arguments = {"ps": run["ps"], "workers": 2, "coordinator": coordinator, "testbed": testbed}
+        if stock:
+            run = {**run, "options": [None] * len(run["options"])}
+            arguments["protocol"] = STOCK
         cluster = stack.enter_context(Cluster(nursery=nursery, environment=environment, **arguments))
         rig = (_Strategy if coordinator else _Session)(run, cluster, testbed, directory, disk)
         step = "start"
@@ -169,12 +179,14 @@ def run_one(run, nursery):
                 rig.fault(name, task, how)
             step = "the end"
             lines = rig.finish()
-            return lines, ""
+            return lines, "", None
         except (TimeoutError, TaskDied, TaskError, AssertionError) as error:
+            if _server_was_unreachable(run, error):
+                return [], "", f"at {step}: {error}"
             stacks = "\n".join(
                 f"--- {name}{native_stacks(cluster, name)}\n{cluster.log(name)[-3000:]}" for name in cluster.names
             )
-            return [f"at {step}: {type(error).__name__}: {error}"], stacks
+            return [f"at {step}: {type(error).__name__}: {error}"], stacks, None
 
 
 @contextlib.contextmanager
@@ -202,7 +214,8 @@ def _drawn(first, n):
         runs = (chaos_mirrored.draw(seed) for seed in itertools.count(first))
         return list(itertools.islice((run for run in runs if run["fault"] in flags.FLAGS.faults), n))
     most = chaos_programs.FAULTS
-    return [chaos_programs.draw(first + number, min(most, n - number * most)) for number in range(-(-n // most))]
+    runs = [chaos_programs.draw(first + number, min(most, n - number * most)) for number in range(-(-n // most))]
+    return [run for run in runs if run["kind"] == "strategy" or not flags.FLAGS.stock]
 
 
 def _arguments_of(run):
@@ -218,7 +231,7 @@ def _flags():
     flags.DEFINE_integer("jobs", 2, "How many clusters run at once.", lower_bound=1)
     flags.DEFINE_enum("kind", "servers", ["servers", "mirrored"], "Parameter servers, or workers that all-reduce.")
     flags.DEFINE_list("faults", sorted(chaos_mirrored.FAULTS), "Which befall workers that all-reduce.")
-    flags.DEFINE_bool("stock", False, "Break stock TensorFlow's workers that all-reduce: which errors to expect.")
+    flags.DEFINE_bool("stock", False, "Break stock TensorFlow: which errors to expect. Of servers, only with a coordinator.")
     flags.DEFINE_bool("stacks", False, "Of a worker that all-reduces and hangs, print what each thread does: takes minutes.")
 
 
@@ -229,7 +242,7 @@ def main(argv):
     possible, reason = available()
     if not possible:
         sys.exit(reason)
-    lock, found = threading.Lock(), []
+    lock, found, ended = threading.Lock(), [], []
     tally, runs = chaos_mirrored.Tally(), _drawn(first, n)
     with Nurseries(task_environment()) as nursery, concurrent.futures.ThreadPoolExecutor(flags.FLAGS.jobs) as pool:
         reference = chaos_mirrored.Reference(nursery)
@@ -244,7 +257,11 @@ def main(argv):
                 with lock:
                     tally.add(run, errors)
             else:
-                lines, stacks = run_one(run, nursery)
+                lines, stacks, end = run_one(run, nursery, stock=flags.FLAGS.stock)
+                if end:
+                    with lock:
+                        ended.append(run["seed"])
+                        print(f"seed {run['seed']}: the program ended {end}", flush=True)
             with lock:
                 took_s = time.monotonic() - began_s
                 print(f"seed {run['seed']} ({run['kind']}): {'FINDING' if lines else 'ok'}, {took_s:.1f} s", flush=True)
@@ -259,6 +276,8 @@ def main(argv):
     last = runs[-1]["seed"]
     for line in tally.lines():
         print(line)
+    if ended:
+        print(f"{len(ended)} programs ended because a server could not be reached after a cut (seeds {sorted(ended)})")
     print(
         f"chaos: {n} faults in {len(runs)} runs, {len(found)} findings{found_text}, seeds {first} to {last}, {took_s:.0f} s"
     )

@@ -5,6 +5,7 @@ from tests.fuzz import drawing
 _FAULTS = {"kill worker": 4, "kill ps": 2, "stop": 4, "cut": 3, "cancel": 6, "shape": 3, "full disk": 2, "save": 3}
 _STRATEGY_FAULTS = {"kill worker": 5, "stop": 4, "cut": 3}
 FAULTS = 20  # of a run
+_CUT_BEHIND_KILL = 11  # seeds of this remainder by 12 hold only workers that die right before a server is cut off
 BROKEN_INPUT = "an input of this worker is broken"  # what a step says that fails before it has gradients
 
 
@@ -20,6 +21,8 @@ def draw(seed, faults=FAULTS):
     total_bytes = 4 * sum(sizes)
     names = [f"ps{i}" for i in range(ps)] + ["worker0", "worker1"]
     drawn = [_fault(rng, kind, names) for _ in range(faults)]
+    if seed % 12 == _CUT_BEHIND_KILL:
+        drawn = [_cut_behind_kill(rng, number, names) for number in range(faults)]
     cuts = any(name == "cut" for _, name, *_ in drawn)
     options = [drawing.options(rng, total_bytes, crossing=True) for _ in range(2)]
     return {**run, "options": options, "namespaces": cuts, "faults": drawn}
@@ -35,3 +38,10 @@ def _fault(rng, kind, names):
         "cancel": rng.choice((1, 5, 20, 50, 100, 200)),
     }
     return [round(rng.uniform(0.05, 1.0), 3), name, rng.choice(task), how.get(name)]
+
+
+def _cut_behind_kill(rng, number, names):
+    """As :func:`_fault`, alternately: the connections that a restarted worker needs are just being made when they break."""
+    if number % 2 == 0:
+        return [round(rng.uniform(0.1, 1.0), 3), "kill worker", rng.choice(names[-2:]), None]
+    return [round(rng.uniform(0.0, 0.5), 3), "cut", rng.choice(names[:-2]), rng.choice((1.0, 2.0))]

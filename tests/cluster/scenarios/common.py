@@ -25,18 +25,30 @@ def transfers(task):
     return tfsched.transfers()
 
 
+def tcp_sockets():
+    """This process's TCP sockets, as copies that the caller closes."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            copy = os.dup(int(name))
+        except OSError:  # closed since
+            continue
+        try:
+            one = socket.socket(fileno=copy)
+        except OSError:  # no socket
+            os.close(copy)
+            continue
+        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
+            yield one
+        else:
+            one.close()
+
+
 def send_backlogs(task):
     """The limits of unsent bytes of the connections that this process's server has accepted."""
     port = int(task.target.rpartition(":")[2])
     found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # no socket, or closed since
-            continue
+    for one in tcp_sockets():
         with one:
-            if one.type != socket.SOCK_STREAM or one.family not in (socket.AF_INET, socket.AF_INET6):
-                continue
             listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if one.getsockname()[1] == port and not listens:
                 found.append(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT))

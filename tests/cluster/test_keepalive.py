@@ -1,0 +1,72 @@
+"""Connections of which only one end is left: what waits at them fails, as it does when a task is lost."""
+
+import subprocess
+import time
+
+import pytest
+
+from tfsched.bench.testbed import Testbed, netns_available
+
+from .cluster import Cluster, cut_network, wait_until
+
+pytestmark = pytest.mark.timeout(300)
+_ASK_S = 2
+
+
+def port_of(cluster, name):
+    return int(cluster.target(name).rpartition(":")[2])
+
+
+def forget(testbed, cluster, name, client):
+    """``name`` gives up what ``client`` has connected to its server, and the network is down: ``client`` is not told."""
+    end = f"dst {testbed.address(client)} and sport = :{port_of(cluster, name)}"
+    command = ["ip", "netns", "exec", testbed.namespace(name), "ss", "--kill", "--no-header", "--tcp", *end.split()]
+    killed = []
+
+    def kill(_):
+        killed.append(subprocess.run(command, check=True, timeout=20, capture_output=True, text=True).stdout)
+
+    cut_network(testbed, [client], meanwhile=kill)
+    assert killed[0].strip(), f"{name} has no connection from {client}, or this kernel cannot close it"
+
+
+@pytest.mark.parametrize("options", [None, {}, {"barrier": False}], ids=["stock options", "ordered", "across"])
+def test_a_step_that_waits_at_half_a_connection_fails(nursery, options):
+    """ps0 waits for worker0's tensor."""
+    available, reason = netns_available()
+    if not available:
+        pytest.skip(reason)
+    names = ["ps0", "worker0", "worker1"]
+    environment = {name: {"TFSCHED_KEEPALIVE_S": str(_ASK_S)} for name in names}
+    with (
+        Testbed(names) as testbed,
+        Cluster(workers=2, nursery=nursery, testbed=testbed, environment=environment) as cluster,
+    ):
+        pending = cluster.submit("worker1", "half_open.wait_for_another_worker", options=options)
+        port = port_of(cluster, "worker0")
+        wait_until(lambda: cluster.call("ps0", "half_open.questions", port=port), 30, "a connection")
+        wait_until(lambda: cluster.call("worker0", "half_open.began"), 30, "a step that waits")
+        time.sleep(1)  # until ps0's part has begun, too; if it has not, the test proves nothing and passes
+        forget(testbed, cluster, "worker0", "ps0")
+        name, message = pending.result(60)
+        assert name == "UnavailableError", message
+
+
+@pytest.mark.parametrize("seconds", [None, 3, 0])
+def test_connections_to_other_tasks_ask(nursery, seconds):
+    """Also those to a stock task; 0 leaves them as gRPC makes them."""
+    environment = {} if seconds is None else {"worker1": {"TFSCHED_KEEPALIVE_S": str(seconds)}}
+    with Cluster(workers=2, nursery=nursery, environment=environment, protocols={"ps0": "grpc"}) as cluster:
+        pending = cluster.submit("worker1", "half_open.wait_for_another_worker", options={})
+        wanted = {10 if seconds is None else seconds}
+
+        def asked():
+            found = [
+                one
+                for name in ("ps0", "worker0")
+                for one in cluster.call("worker1", "half_open.questions", port=port_of(cluster, name))
+            ]
+            assert not pending.done(), pending.result(1)
+            return found and set(found) == wanted
+
+        wait_until(asked, 30, f"connections that ask after {wanted} s")
