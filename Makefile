@@ -23,7 +23,7 @@ comma := ,
 EXTRAS := plot,control,test,dev,wheel$(if $(filter 2.16.2,$(TENSORFLOW)),$(comma)io$(comma)s3,$(comma)exact$(comma)proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help env native wheels wheel-test compat proto demo results docs test fuzz chaos mixed bits lint cc-test cc-bench cc-annotations bazel clean
+.PHONY: help env native wheels wheel-test compat proto demo results docs test fuzz chaos mixed bits lint cc-build cc-test cc-bench cc-annotations bazel clean
 
 help:  ## this list
 	@echo "make TARGET [VENV=$(VENV)] [TENSORFLOW=$(TENSORFLOW)]"
@@ -121,6 +121,8 @@ SIMULATOR := $(patsubst %.cc,$(CC_OUT)/%.o,$(filter-out %_test.cc,$(sort $(wildc
 TESTS := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard $(PLAIN:%=cc/%/*_test.cc) cc/simulator/*_test.cc)))
 BENCHES := $(patsubst %.cc,$(CC_OUT)/%,$(sort $(wildcard $(PLAIN:%=cc/%/*_bench.cc))))
 
+cc-build: $(TESTS)  ## compiles what cc-test runs
+
 cc-test: $(TESTS)  ## C++ tests of what needs no TensorFlow; SANITIZE=thread|address for a sanitizer (needs libgtest-dev)
 	@for test in $(TESTS); do echo "== $$test"; timeout 300 $$test --gtest_brief=1 || exit 1; done
 
@@ -158,13 +160,15 @@ $(BENCHES): $(CC_OUT)/%: $(CC_OUT)/%.o $(CORE)
 # --- Bazel -----------------------------------------------------------------------------------------------------------
 
 BAZEL ?= bazel
+# `build` compiles what `test` runs.
+BAZEL_DO ?= test
 
 # Offline: everything Bazel needs is installed (bazel-bootstrap, bazel-rules-java, bazel-rules-proto, libgtest-dev). The server
 # is shut down whatever happens. What Bazel writes stays in build/ (but for the link bazel-out), where `make clean` finds it.
-bazel: $(STAMP)  ## the same library and C++ tests with Bazel, without a network
+bazel: $(STAMP)  ## the same library and C++ tests with Bazel, without a network; BAZEL_DO=build compiles only
 	@run() { $(BAZEL) --output_user_root=$(CURDIR)/build/bazel "$$@"; }; \
 	  trap 'run shutdown' EXIT; \
-	  PYTHON_BIN_PATH=$(CURDIR)/$(BIN)/python run test //...
+	  PYTHON_BIN_PATH=$(CURDIR)/$(BIN)/python run $(BAZEL_DO) //...
 
 clean:  ## removes what was built; environments stay
 	if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi

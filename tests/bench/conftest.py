@@ -1,11 +1,22 @@
 """What the bench's tests share."""
 
 import os
+import pathlib
 import subprocess
 
 import pytest
 
 from tfsched.bench import testbed
+
+WITHOUT_EXTRAS = pathlib.Path(__file__).resolve().parent.parent / "without_extras"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tasks_without_extras():
+    """A task needs none of tfsched's extras; there are many tasks here, and each imports TensorFlow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(WITHOUT_EXTRAS), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture

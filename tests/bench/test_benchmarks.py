@@ -13,6 +13,11 @@ import pytest
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 
 
+@pytest.fixture(scope="module")
+def tasks_without_extras() -> None:
+    """Benchmarks are free to use extras; that of all other tests here takes them away."""
+
+
 def load(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)

@@ -187,7 +187,7 @@ def test_tasks_end_with_a_killed_parent(tmp_path):
     parent = subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ["PYTHONPATH"]]), "TMPDIR": str(tmp_path)},
     )
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     parent.kill()
