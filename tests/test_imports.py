@@ -55,7 +55,8 @@ PARTS = {
     "tuning": rule("numpy scipy skopt threadpoolctl matplotlib", "_rules errors"),  # it knows nothing of what it measures
     "online": rule("tensorflow", "errors _options _rules _callback tuning eager grappler control ops"),
     "bench": rule(
-        "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel placement tracing"
+        "tensorflow tf_keras keras numpy matplotlib rich yaml",
+        "tfsched errors version _options ordering ops parallel placement tracing",
     ),
     "launch": rule("tensorflow wrapt", "tfsched _log _options errors eager grappler server control"),
     "commands": rule(
