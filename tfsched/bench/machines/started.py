@@ -105,9 +105,10 @@ class StartedMachines(Machines):
             try:
                 self._listening = socket.create_server(("", port))
             except OSError as error:
+                reason = os.strerror(error.errno or 0)
                 raise BenchFailed(
-                    f"port {port} of this task in TF_CONFIG cannot be used ({os.strerror(error.errno or 0)}): end what holds it, or name "
-                    "another port in all tasks"
+                    f"port {port} of this task in TF_CONFIG cannot be used ({reason}): end what holds it, or name another "
+                    "port in all tasks"
                 ) from None
         wanted = {place.host for place in self._assigned.values()} - {self._own.host}
         if not self._accept_until(lambda: wanted <= self._benches.keys()):
