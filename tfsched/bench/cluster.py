@@ -104,8 +104,9 @@ class Cluster:
                 self._buffers[process] = b""
                 ports = self.machines.ports(machine, len(protocols))
                 self._send(process, {"do": "hello", "environment": self._environment(), "ports": ports})
-            deadline_s = time.monotonic() + _START_TIMEOUT_S
-            hellos = dict(zip(self._placed, self._receive(self._placed, _START_TIMEOUT_S, "start"), strict=True))
+            limit_s = max(_START_TIMEOUT_S, self._timeout_s)
+            deadline_s = time.monotonic() + limit_s
+            hellos = dict(zip(self._placed, self._receive(self._placed, limit_s, "start"), strict=True))
             self._check_versions(hellos)
             clusters = self._addresses({process: hello["ports"] for process, hello in hellos.items()})
             for process, (_, job, index, protocols) in self._placed.items():
