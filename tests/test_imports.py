@@ -55,7 +55,8 @@ PARTS = {
     "tuning": rule("numpy scipy skopt threadpoolctl matplotlib", "_rules errors"),  # it knows nothing of what it measures
     "online": rule("tensorflow", "errors _options _rules _callback tuning eager grappler control ops"),
     "bench": rule(
-        "tensorflow tf_keras keras numpy matplotlib rich", "tfsched errors _options ordering ops parallel placement tracing"
+        "tensorflow tf_keras keras numpy matplotlib rich yaml",
+        "tfsched errors version _options ordering ops parallel placement tracing",
     ),
     "launch": rule("tensorflow wrapt", "tfsched _log _options errors eager grappler server control"),
     "commands": rule(
@@ -170,9 +171,17 @@ def test_rooms_of_the_rewrite(path: pathlib.Path) -> None:
     assert used - {room} <= ROOMS[room]
 
 
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("bench/machines/*.py")), ids=lambda path: path.name)
+def test_the_bench_s_machines_know_nothing_of_what_is_measured(path: pathlib.Path) -> None:
+    named = [name.split(".") for _, name in imports(path.read_text(), "") if name.startswith("tfsched.bench.")]
+    assert {parts[2] for parts in named} <= {"errors", "links", "machines", "pinning", "settings", "testbed"}
+
+
 @pytest.mark.parametrize(
     "path",
-    sorted([*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("grappler/*/__init__.py")]),
+    sorted(
+        [*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("grappler/*/__init__.py"), PACKAGE / "bench/machines/__init__.py"]
+    ),
     ids=lambda path: str(path.parent.relative_to(PACKAGE)),
 )
 def test_each_directory_says_what_it_may_import(path: pathlib.Path) -> None:

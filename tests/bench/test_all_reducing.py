@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from tfsched.bench import BenchConfig, BenchError, reducing, reducing_table, report, run
+from tfsched.bench.links import REAL
 from tfsched.bench.replicas_runner import merged
 from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, Measurement
 from tfsched.bench.testbed import netns_available
@@ -103,6 +104,22 @@ def test_a_step_lasts_from_its_first_worker_to_its_last():
     assert answer["exchanged"] == 2 and answer["unscheduled"]
 
 
+def test_workers_whose_clocks_differ_count_from_their_own_first_steps():
+    first = {
+        "starts_s": [10.0, 11.5],
+        "finishes_s": [10.6, 12.0],
+        "ends_s": [11.4, 12.9],
+        "exchanged": 6,
+        "unscheduled": False,
+    }
+    behind = {name: [time_s - 9000 for time_s in first[name]] for name in ("starts_s", "finishes_s", "ends_s")}
+    behind["ends_s"][1] += 0.5
+    answer = merged([first, {**first, **behind}], one_clock=False)
+    assert answer["steps_s"] == pytest.approx([1.4, 1.9])
+    assert answer["block_s"] == pytest.approx(3.4)
+    assert answer["finishes_s"][1] == pytest.approx([0.5, 0.5])
+
+
 def test_the_table_names_its_bounds_and_what_was_exchanged():
     times_s = {"vanilla": [2.0, 2.2], "tio": [1.2, 1.2]}
     bounds_s = {COMPUTE: [0.7, 0.7], ALL_REDUCE: [1.2, 1.2], TCP: [1.1, 1.1]}
@@ -151,7 +168,12 @@ def test_the_table_names_its_bounds_and_what_was_exchanged():
     console = Console(width=110, record=True, file=io.StringIO())
     report.print_results([result], console)
     text = " ".join(console.export_text().split())
-    assert "3 workers, 1 Gbit/s" in text and "batch 100" in text
+    assert "3 workers, 1 Gbit/s, link netns" in text and "batch 100" in text
+    console = Console(width=110, record=True, file=io.StringIO())
+    unknown = report.build_result(measured, {**facts, "link": REAL, "bandwidth_bps": None})
+    assert unknown["bounds"]["lower_s"] == pytest.approx(1.2)  # what an all-reduce took
+    report.print_results([unknown], console)
+    assert "3 workers, links of unknown rate" in " ".join(console.export_text().split())
 
 
 def test_several_numbers_of_workers_and_keras_fit_give_one_table(tmp_path, capsys):

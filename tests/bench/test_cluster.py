@@ -133,7 +133,7 @@ def test_a_block_is_measured_after_a_failed_request_and_before_one_that_takes_to
 
 def received_bytes(cluster: Cluster, host: str) -> int:
     """What a host's link has brought to it so far."""
-    process = cluster.hosts.exec(host, ["cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True)
+    process = cluster.machines.hosts.exec(host, ["cat", "/proc/net/dev"], stdout=subprocess.PIPE, text=True)
     output, _ = process.communicate(timeout=20)
     (line,) = [line for line in output.splitlines() if line.strip().startswith("eth0:")]
     return int(line.split(":")[1].split()[0])

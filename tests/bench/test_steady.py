@@ -91,8 +91,12 @@ class Answers:
 
     def __init__(self, workers: int, coordinators: bool) -> None:
         self.workers = workers
+        self.one_clock = True
         self.protocols = (STOCK, TFSCHED)
         self.coordinators = {TFSCHED: "coordinator0"} if coordinators else {}
+
+    def stolen_s(self) -> float:
+        return 0.0
 
     def call(self, to: str = "worker0", do: str = "", count: int = 1, **_: object) -> dict[str, object]:
         if do != "run":

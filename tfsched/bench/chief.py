@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfsched.bench import graphs, op_times
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import find_model
-from tfsched.bench.plans import save_plan
+from tfsched.bench.plans import make_plan
 from tfsched.bench.settings import crosses_barrier
 
 tf1 = tf.compat.v1
@@ -171,11 +171,11 @@ class Chief:
             one.result()
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
-        """Traces steps of an open session and saves the plan that `algorithm` makes of them."""
+        """Traces steps of an open session and returns the plan that `algorithm` makes of them."""
         import tfsched
 
         opened, built = self._sessions[session]
-        return {"plan": save_plan(tfsched.trace_steps(opened, built.fetches["step"], steps), algorithm)}
+        return {"plan": make_plan(tfsched.trace_steps(opened, built.fetches["step"], steps), algorithm)}
 
     def do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
         """Traces steps of an open session and saves the trace, the last step's background update included."""

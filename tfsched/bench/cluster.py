@@ -1,31 +1,26 @@
-"""Starts, watches and ends the bench's cluster: one process a task on the hosts of a testbed."""
+"""Starts, watches and ends the bench's cluster: one process a task on some machines."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import selectors
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from tfsched._options import VARIABLES
-from tfsched.bench import pinning
+from tfsched.bench import pinning, stolen
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
-from tfsched.bench.ports import free_ports
+from tfsched.bench.machines.base import COORDINATION, Machines, TaskProcess
+from tfsched.bench.machines.local import LocalMachines
+from tfsched.bench.machines.piped import PipedTask
 from tfsched.bench.settings import STOCK
-from tfsched.bench.testbed import Hosts, Testbed, wait_until
+from tfsched.bench.testbed import wait_until
+from tfsched.version import __version__
 
 _START_TIMEOUT_S = 180.0
-_PORTS_IN_NAMESPACE = 2222
-_LOG_LINES = 12
-_COORDINATION = "coordination"  # the host of the coordinators
 
 
 def _replica_name(index: int, protocol: str) -> str:
@@ -35,14 +30,19 @@ def _replica_name(index: int, protocol: str) -> str:
 class Cluster:
     """A running cluster; a context manager. One server a protocol in each task.
 
-    The servers of all protocols live in the same processes on the same hosts, so settings of
+    The servers of all protocols live in the same processes on the same machines, so settings of
     different protocols can take turns step by step and meet the same conditions. The numbers of threads
     are those of each worker, 0 for TensorFlow's default; parameter servers have that always.
 
-    With `coordinators` there is one more host, with a process a protocol that coordinates the workers: TensorFlow's
+    With `coordinators` there is one more machine, with a process a protocol that coordinates the workers: TensorFlow's
     coordinator can speak to one cluster only. With `replicas` (the `api` and `loop` of workers that all-reduce) the workers'
-    programs make their servers themselves, one a process, so each host has a process a protocol, of which one is at work.
-    With `apart` workers compute on cores of their own, from the first call on.
+    programs make their servers themselves, one a process, so each machine has a process a protocol, of which one is at work.
+    With `apart` workers compute on cores of their own, from the first call on. Without `machines` all tasks are on this one.
+
+    Attributes:
+        machines: where the tasks run.
+        tensorflow: its version, the same in all tasks.
+        cores: that worker 0 may use.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Cluster:
         coordinators: bool = False,
         replicas: dict[str, str] | None = None,
         apart: bool = False,
+        machines: Machines | None = None,
     ) -> None:
         self.tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
         self.workers = workers
@@ -78,106 +79,103 @@ class Cluster:
         self._replica = replicas
         self._timeout_s = timeout_s
         self._apart = apart
-        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._processes: dict[str, TaskProcess] = {}
         self._buffers: dict[str, bytes] = {}
-        self._logs = ""
-        self.hosts: Hosts = Hosts([])
+        names = [f"{job}{index}" for job, index in self.tasks]
+        all_names = [*names, *([COORDINATION] if self.coordinators else [])]
+        self.machines: Machines = machines or LocalMachines(all_names, link, apart)
+        # Process -> its machine, its task, and the protocols of its servers.
+        self._placed: dict[str, tuple[str, str, int, tuple[str, ...]]] = {}
+        for name, (job, index) in zip(names, self.tasks, strict=True):
+            for protocol in self._replicas:
+                self._placed[_replica_name(index, protocol)] = name, job, index, (protocol,)
+            if not self._replicas:
+                self._placed[name] = name, job, index, protocols
+        for protocol, process in self.coordinators.items():
+            self._placed[process] = COORDINATION, "chief", 0, (protocol,)
         self.tensorflow = ""
+        self.cores = 0
 
     def __enter__(self) -> Cluster:
-        names = [f"{job}{index}" for job, index in self.tasks]
-        self._logs = tempfile.mkdtemp(prefix="tfs-bench-")
-        limited = self._link.kind == "netns"
-        hosts = [*names, *([_COORDINATION] if self.coordinators else [])]
-        self.hosts = Testbed(hosts, self._link.bandwidth_bps) if limited else Hosts(hosts)
-        self.hosts.__enter__()
+        self.machines.open()
         try:
-            if self._apart and isinstance(self.hosts, Testbed):
-                self.hosts.receive_on(pinning.halves(os.sched_getaffinity(0))[0])
-            clusters = self._addresses(names, limited)
-            for (job, index), name in zip(self.tasks, names, strict=True):
-                for protocol in self._replicas:
-                    own = {protocol: clusters[protocol]}
-                    self._start(_replica_name(index, protocol), name, job, index, own, self._replica)
-                if not self._replicas:
-                    self._start(name, name, job, index, clusters)
-            for protocol, name in self.coordinators.items():
-                self._start(name, _COORDINATION, "chief", 0, {protocol: self._with_chief(protocol, clusters[protocol])})
-            deadline_s = time.monotonic() + _START_TIMEOUT_S
-            for ready in self._receive(list(self._processes), deadline_s - time.monotonic(), "start"):
-                self.tensorflow = ready["tensorflow"]
+            for process, (machine, *_, protocols) in self._placed.items():
+                self._processes[process] = self.machines.start(process, machine)
+                self._buffers[process] = b""
+                ports = self.machines.ports(machine, len(protocols))
+                self._send(process, {"do": "hello", "environment": self._environment(), "ports": ports})
+            limit_s = max(_START_TIMEOUT_S, self._timeout_s)
+            deadline_s = time.monotonic() + limit_s
+            hellos = dict(zip(self._placed, self._receive(self._placed, limit_s, "start"), strict=True))
+            self._check_versions(hellos)
+            clusters = self._addresses({process: hello["ports"] for process, hello in hellos.items()})
+            for process, (_, job, index, protocols) in self._placed.items():
+                spec = {
+                    "clusters": {protocol: self._seen_by(job, clusters[protocol]) for protocol in protocols},
+                    "job": job,
+                    "task": index,
+                    "replica": self._replica,
+                    "timeout_s": self._timeout_s,
+                    **self._threads[job],
+                }
+                self._send(process, {"do": "start", **spec})
+            self._receive(self._placed, deadline_s - time.monotonic(), "start")
         except BaseException:
             self.close()
             raise
         return self
 
-    def _addresses(self, names: list[str], limited: bool) -> dict[str, dict[str, list[str]]]:
+    def _check_versions(self, hellos: dict[str, dict[str, Any]]) -> None:
+        """Takes what the tasks tell of their machines, which must have one TensorFlow and this tfsched."""
+        first = next(process for process in hellos if process.startswith("worker"))
+        self.tensorflow, self.cores = hellos[first]["tensorflow"], hellos[first]["cores"]
+        for process, hello in hellos.items():
+            for what, wanted, where in (
+                ("tfsched", __version__, "the bench"),
+                ("TensorFlow", self.tensorflow, self._describe(first)),
+            ):
+                if hello[what.lower()] != wanted:
+                    raise BenchFailed(
+                        f"{self._describe(process)} has {what} {hello[what.lower()]} and {where} has {wanted}: install the "
+                        "same version in both"
+                    )
+
+    def _addresses(self, ports: dict[str, list[int]]) -> dict[str, dict[str, list[str]]]:
         """Protocol -> job -> host:port of each task."""
-        count = len(names) * len(self.protocols)
-        ports = iter([] if limited else free_ports(count))
-        clusters: dict[str, dict[str, list[str]]] = {}
-        for number, protocol in enumerate(self.protocols):
-            jobs: dict[str, list[str]] = {}
-            for (job, _), name in zip(self.tasks, names, strict=True):
-                port = _PORTS_IN_NAMESPACE + number if limited else next(ports)
-                jobs.setdefault(job, []).append(f"{self.hosts.address(name)}:{port}")
-            clusters[protocol] = jobs
+        clusters: dict[str, dict[str, list[str]]] = {protocol: {} for protocol in self.protocols}
+        for process, (machine, job, _, protocols) in self._placed.items():
+            for protocol, port in zip(protocols, ports[process], strict=True):
+                clusters[protocol].setdefault(job, []).append(f"{self.machines.address(machine)}:{port}")
         return clusters
 
-    def _with_chief(self, protocol: str, jobs: dict[str, list[str]]) -> dict[str, list[str]]:
-        """The cluster as its coordinator sees it; a session that the bounds use must not wait for that process."""
-        limited = self._link.kind == "netns"
-        port = _PORTS_IN_NAMESPACE + list(self.coordinators).index(protocol) if limited else free_ports(1)[0]
-        return {**jobs, "chief": [f"{self.hosts.address(_COORDINATION)}:{port}"]}
-
-    def _start(
-        self,
-        name: str,
-        host: str,
-        job: str,
-        index: int,
-        clusters: dict[str, dict[str, list[str]]],
-        replica: dict[str, str] | None = None,
-    ) -> None:
-        spec = {
-            "clusters": clusters,
-            "job": job,
-            "task": index,
-            "replica": replica,
-            "timeout_s": self._timeout_s,
-            **self._threads[job],
-        }
-        with open(self._log_path(name), "wb") as log:
-            self._processes[name] = self.hosts.exec(
-                host,
-                [sys.executable, "-m", "tfsched.bench.task", json.dumps(spec)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment(),
-            )
-        self._buffers[name] = b""
+    @staticmethod
+    def _seen_by(job: str, cluster: dict[str, list[str]]) -> dict[str, list[str]]:
+        """A cluster as a task of a job sees it: a session that the bounds use must not wait for a coordinator."""
+        return cluster if job == "chief" else {name: tasks for name, tasks in cluster.items() if name != "chief"}
 
     def _environment(self) -> dict[str, str]:
-        # A proxy would take the servers' connections to addresses that only exist in here. Options are each setting's.
-        environment = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.lower().endswith("_proxy") and key != "TFSCHED_EMULATED_BPS" and key not in VARIABLES
-        }
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-        environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        environment["PYTHONWARNINGS"] = "ignore"
+        environment = {"CUDA_VISIBLE_DEVICES": ""}
         if self._link.kind == "emulated":
             environment["TFSCHED_EMULATED_BPS"] = f"{self._link.bandwidth_bps:.0f}"
         return environment
 
+    def _describe(self, process: str) -> str:
+        return self.machines.describe(process, self._placed[process][0])
+
     def pid(self, name: str) -> int:
-        """The process (and process group) of a task, e.g. "ps0"."""
-        return self._processes[name].pid
+        """The process (and process group) of a task of this machine, e.g. "ps0"."""
+        process = self._processes[name]
+        assert isinstance(process, PipedTask)
+        return process.pid
+
+    @property
+    def one_clock(self) -> bool:
+        """Whether all tasks read the same clock."""
+        return not self.machines.real
+
+    def stolen_s(self) -> float:
+        """Processor time that others took from this machine so far, in seconds; 0 if the tasks are elsewhere."""
+        return 0.0 if self.machines.real else stolen.stolen_s()
 
     def call(self, timeout_s: float | None = None, to: str = "worker0", **request: Any) -> dict[str, Any]:
         """Sends a request to worker 0 or a coordinator and returns its answer; watches all tasks meanwhile."""
@@ -205,39 +203,33 @@ class Cluster:
             pinning.pin([self.pid(name) for name in workers], [self.pid(name) for name in others])
 
     def _send(self, name: str, request: dict[str, Any]) -> None:
-        stdin = self._processes[name].stdin
-        assert stdin is not None
         with contextlib.suppress(OSError):  # it died: reported where its answer is waited for
-            stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[arg-type]
-            stdin.flush()
+            self._processes[name].write(json.dumps(request).encode() + b"\n")
 
-    def _receive(self, names: list[str], timeout_s: float, doing: str) -> list[dict[str, Any]]:
+    def _receive(self, wanted: Iterable[str], timeout_s: float, doing: str) -> list[dict[str, Any]]:
         """The answers of some tasks, in this order. The first error ends it: the others may wait for whoever told it."""
+        names = list(wanted)
         deadline_s = time.monotonic() + timeout_s
         answers: dict[str, dict[str, Any]] = {}
         with selectors.DefaultSelector() as selector:
             for name in names:
-                stdout = self._processes[name].stdout
-                assert stdout is not None
-                selector.register(stdout, selectors.EVENT_READ, name)
+                selector.register(self._processes[name], selectors.EVENT_READ, name)
             while len(answers) < len(names):
                 ready = selector.select(0.25)
                 for key, _ in ready:
-                    data = os.read(key.fd, 1 << 16)
+                    data = self._processes[key.data].read()
                     self._buffers[key.data] += data
                     if b"\n" in data:
                         answers[key.data] = self._answer(key.data)
                         selector.unregister(key.fileobj)
                     elif not data:
-                        with contextlib.suppress(subprocess.TimeoutExpired):
-                            self._processes[key.data].wait(5)
                         self._check_alive()
                 if not ready:
                     self._check_alive()
                 if time.monotonic() > deadline_s:
                     late = next(name for name in names if name not in answers)
                     raise BenchFailed(
-                        f"{late} did not finish '{doing}' within {timeout_s:.0f} s: raise "
+                        f"{self._describe(late)} did not finish '{doing}' within {timeout_s:.0f} s: raise "
                         f"--timeout_s or use a smaller model or batch{self._tail(late)}"
                     )
         return [answers[name] for name in names]
@@ -250,7 +242,7 @@ class Cluster:
             # A peer's death reaches the chief as an error of the step, often before its parent.
             wait_until(self._some_task_ended, 1.0)
             self._check_alive()
-            raise BenchFailed(answer["error"])
+            raise BenchFailed(f"{self._describe(name)}: {answer['error']}" if self.machines.real else answer["error"])
         return answer
 
     def _some_task_ended(self) -> bool:
@@ -258,32 +250,19 @@ class Cluster:
 
     def _check_alive(self) -> None:
         for name, process in self._processes.items():
-            code = process.poll()
-            if code is not None:
-                raise BenchFailed(f"task {name} died with exit code {code}: the end of its log follows{self._tail(name)}")
-
-    def _log_path(self, name: str) -> str:
-        return os.path.join(self._logs, f"{name}.log")
+            if process.poll() is not None:
+                where = self._describe(name) if self.machines.real else f"task {name}"
+                raise BenchFailed(f"{where} {process.died()}{self._tail(name)}")
 
     def _tail(self, name: str) -> str:
-        with open(self._log_path(name), errors="replace") as log:
-            lines = log.read().splitlines()[-_LOG_LINES:]
-        return "".join(f"\n  {name}: {line}" for line in lines)
+        return "".join(f"\n  {name}: {line}" for line in self._processes[name].log())
 
     def close(self) -> None:
-        """Ends all tasks and removes the hosts and the logs."""
+        """Ends all tasks and what their machines were given for them."""
         for process in self._processes.values():
-            for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    if stream is not None:
-                        stream.close()
-        deadline_s = time.monotonic() + 3
-        for process in self._processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, deadline_s - time.monotonic()))
+            process.close()
         self._processes.clear()
-        self.hosts.close()
-        shutil.rmtree(self._logs, ignore_errors=True)
+        self.machines.close()
 
     def __exit__(
         self,

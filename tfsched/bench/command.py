@@ -19,13 +19,15 @@ from tfsched.bench import report
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.config import BALANCED, BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
-from tfsched.bench.links import Link, choose_link, parse_bandwidth
+from tfsched.bench.links import REAL, Link, choose_link, parse_bandwidth
+from tfsched.bench.machines.base import Machines
+from tfsched.bench.machines.find import ended_by_signals, find_machines
+from tfsched.bench.machines.serving import Serving
 from tfsched.bench.op_times import StepSample
 from tfsched.bench.replicas_runner import ReplicasRunner
 from tfsched.bench.runner import TRACED_STEPS, Runner
 from tfsched.bench.runner import Progress as Report
 from tfsched.bench.settings import ALL_REDUCING, STOCK, STRATEGY, TFSCHED, Setting, find_settings, for_emulated_link
-from tfsched.bench.threads import available_cores
 
 __all__ = ["BenchConfig", "run", "trace_model"]
 
@@ -66,7 +68,7 @@ def _protocols(settings: list[Setting], link: Link) -> tuple[str, ...]:
     return tuple(dict.fromkeys([STOCK, *(setting.protocol for setting in settings)]))
 
 
-def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluster:
+def _cluster(config: BenchConfig, link: Link, settings: list[Setting], machines: Machines | None = None) -> Cluster:
     return Cluster(
         config.ps,
         config.workers,
@@ -77,11 +79,14 @@ def _cluster(config: BenchConfig, link: Link, settings: list[Setting]) -> Cluste
         coordinators=config.api == STRATEGY,
         replicas={"api": config.api, "loop": config.loop} if config.api in ALL_REDUCING else None,
         apart=are_apart(config),
+        machines=machines,
     )
 
 
-def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report) -> dict[str, Any]:
-    cluster = _cluster(config, link, settings)
+def _run_model(
+    config: BenchConfig, model: str, link: Link, settings: list[Setting], progress: Report, machines: Machines | None
+) -> dict[str, Any]:
+    cluster = _cluster(config, link, settings, machines)
     notes = list(link.notes)
     intra, inter = threads_of(config)
     with cluster:
@@ -116,7 +121,7 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
             "ps_bytes": runner.ps_bytes,
             "threads": {
                 **{"worker_intra_op": intra, "worker_inter_op": inter},
-                **{"cores": available_cores(), "apart": are_apart(config)},
+                **{"cores": cluster.cores, "apart": are_apart(config)},
             },
             "tensorflow": cluster.tensorflow,
             "notes": notes,
@@ -137,6 +142,8 @@ def _run_model(config: BenchConfig, model: str, link: Link, settings: list[Setti
 
 def _settings_and_link(config: BenchConfig) -> tuple[list[Setting], Link]:
     settings = find_settings(config.settings)
+    if config.cluster:
+        return settings, Link(REAL, parse_bandwidth(config.bandwidth))
     link = choose_link(config.link, parse_bandwidth(config.bandwidth))
     if link.kind == "emulated":
         settings = [for_emulated_link(setting) for setting in settings]
@@ -182,26 +189,56 @@ def run(config: BenchConfig, workers: Sequence[int] = ()) -> Any:
         workers: numbers of workers, one after another, in the place of the config's.
 
     Returns:
-        The result object of a model and a number of workers; of several a list of them.
+        The result object of a model and a number of workers; of several a list of them. None in a task of
+        `--cluster tf_config` that has served another one.
 
     Raises:
         BenchError: nothing was measured, for what is asked makes no sense or does not work here.
     """
-    configs = [dataclasses.replace(config, workers=count) for count in dict.fromkeys(workers)] or [config]
+    if not config.cluster:
+        configs = [dataclasses.replace(config, workers=count) for count in dict.fromkeys(workers)] or [config]
+        return _measure(configs, None)
+    if len(workers) > 1:
+        counts = ",".join(map(str, workers))
+        raise BenchError(f"--workers is {counts} and --cluster {config.cluster} has one set of hosts: give one number")
+    given = workers[0] if workers else config.workers
+    found, ps, count = find_machines(config.cluster, config.api, config.ps, given, not config.quiet, config.timeout_s)
+    config = dataclasses.replace(config, ps=ps, workers=count)
+    with ended_by_signals():
+        if isinstance(found, Serving):
+            _check([config])  # all tasks have the same command line, so all of them refuse it
+            found.run()
+            return None
+        try:
+            content = _measure([config], found)
+        except BaseException as error:
+            found.end(error)
+            raise
+        found.end(None)
+    return content
+
+
+def _check(configs: list[BenchConfig]) -> None:
     for one in configs:
         check(one)
         batch_of(one)
+
+
+def _measure(configs: list[BenchConfig], machines: Machines | None) -> Any:
+    """As `run`; the configs differ in their numbers of workers only."""
+    _check(configs)
+    config = configs[0]
     settings, link = _settings_and_link(config)
     console = Console()
     if not console.is_terminal:
         console = Console(width=110)
-    link = dataclasses.replace(link, notes=(*link.notes, *_busy_note()))
+    link = dataclasses.replace(link, notes=(*link.notes, *([] if machines else _busy_note())))
     results = []
     for model in config.models:
         of_model = []
         for one in configs:
             with _progress(f"{model}, {one.workers} worker(s)" if len(configs) > 1 else model, config.quiet) as progress:
-                of_model.append(_run_model(one, model, link, settings, progress))
+                of_model.append(_run_model(one, model, link, settings, progress, machines))
         results += of_model
         if not config.quiet:
             report.print_results(of_model, console)

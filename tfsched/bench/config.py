@@ -39,7 +39,11 @@ class BenchConfig:
         loop: how workers that all-reduce train: "custom" calls a tf.function, "fit" Model.fit, of tf_keras with "mirrored"
             and of Keras 3 with "parallel".
         ps, workers: number of tasks of each job; None is 1, and where workers all-reduce 0 and 2.
-        bandwidth: of each host's link and direction: "1gbit", "400mbit", "1e9", "unlimited".
+        cluster: "" runs all tasks on this machine; else where they run: a YAML file of hosts, "slurm" or "tf_config". Then
+            `ps` and `workers` are the hosts' (None; Slurm's nodes have no roles, so there both may be given), and `link` and
+            `cores` stay "auto".
+        bandwidth: of each host's link and direction: "1gbit", "400mbit", "1e9", "unlimited". None is "1gbit", and with
+            `cluster` unknown.
         link: "netns", "emulated", "none" or "auto".
         phase: "forward" (inference) or "train" (with SGD); where workers all-reduce "train" or "allreduce" (of made-up
             gradients). None is "forward", and where workers all-reduce "train".
@@ -68,7 +72,8 @@ class BenchConfig:
     loop: str = CUSTOM
     ps: int = None  # type: ignore[assignment]  # until __post_init__
     workers: int = None  # type: ignore[assignment]
-    bandwidth: str = "1gbit"
+    cluster: str = ""
+    bandwidth: str = None  # type: ignore[assignment]
     link: str = "auto"
     phase: str = None  # type: ignore[assignment]
     settings: list[str] = None  # type: ignore[assignment]
@@ -92,8 +97,10 @@ class BenchConfig:
 
     def __post_init__(self) -> None:
         for name, value in (_REDUCING if self.api in ALL_REDUCING else _USUAL).items():
-            if getattr(self, name) is None:
+            if getattr(self, name) is None and not (self.cluster and name in ("ps", "workers")):
                 setattr(self, name, value)
+        if self.bandwidth is None:
+            self.bandwidth = "unlimited" if self.cluster else "1gbit"
 
 
 def batch_of(config: BenchConfig) -> int | None:
@@ -127,7 +134,10 @@ def block_of(config: BenchConfig) -> int:
 
 
 def threads_of(config: BenchConfig) -> tuple[int, int]:
-    """A worker's intra-op and inter-op threads."""
+    """A worker's intra-op and inter-op threads. Where it has a host of its own "auto" is TensorFlow's default."""
+    if config.cluster:
+        own = [0 if value == AUTO else value for value in (config.intra_op_threads, config.inter_op_threads)]
+        return resolve_threads("intra_op_threads", own[0], 1), resolve_threads("inter_op_threads", own[1], 1)
     return (
         resolve_threads("intra_op_threads", config.intra_op_threads, config.workers),
         resolve_threads("inter_op_threads", config.inter_op_threads, config.workers),
@@ -136,7 +146,7 @@ def threads_of(config: BenchConfig) -> tuple[int, int]:
 
 def are_apart(config: BenchConfig) -> bool:
     """Whether workers compute on cores of their own."""
-    return pinning.are_apart(config.cores, config.intra_op_threads)
+    return not config.cluster and pinning.are_apart(config.cores, config.intra_op_threads)
 
 
 def check(config: BenchConfig) -> None:
@@ -168,6 +178,8 @@ def check(config: BenchConfig) -> None:
         raise BenchError(f"--placement is about parameter servers: leave it out with --api {config.api}")
     threads_of(config)
     are_apart(config)
+    if config.cluster:
+        _check_cluster(config)
     block_of(config)
     check_rounds(config.steps, config.warmup)
     if config.claims and config.api != SESSION:
@@ -186,6 +198,16 @@ def check(config: BenchConfig) -> None:
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
+
+
+def _check_cluster(config: BenchConfig) -> None:
+    where = f"--cluster {config.cluster}"
+    if config.link != "auto":
+        raise BenchError(f"--link {config.link} is about links that this machine makes: leave it out with {where}")
+    if config.cores != pinning.AUTO:
+        raise BenchError(f"--cores {config.cores} parts the cores of this machine: leave it out with {where}")
+    if config.trace:
+        raise BenchError(f"--trace {config.trace} would be written on the host of worker 0: leave it out with {where}")
 
 
 def _check_all_reducing(config: BenchConfig) -> None:

@@ -14,7 +14,7 @@ from tfsched import placement
 from tfsched.bench import functions, graphs
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import Model, Network, find_model
-from tfsched.bench.plans import save_plan
+from tfsched.bench.plans import make_plan
 from tfsched.bench.settings import TFSCHED
 
 
@@ -71,11 +71,7 @@ class Coordinator:
         if options is not None:
             import tfsched
 
-            plan = str(options.get("plan", ""))
-            if plan:  # the file is there now, and maybe not when the function runs
-                with open(plan, encoding="utf-8") as file:
-                    plan = file.read()
-            chosen = tfsched.Options(**{**options, "plan": plan})
+            chosen = tfsched.Options(**options)
         self._functions[session] = step, chosen
         return {}
 
@@ -110,13 +106,13 @@ class Coordinator:
             tfsched.drain(timeout_s=self._timeout_s)
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
-        """Traces steps of a setting's function on the first worker and saves the plan that `algorithm` makes of them."""
+        """Traces steps of a setting's function on the first worker and returns the plan that `algorithm` makes of them."""
         import tfsched
 
         step, options = self._functions[session]
         with self._scheduled(options):
             trace = tfsched.trace_function(step, steps=steps, coordinator=self._coordinator)
-        return {"plan": save_plan(trace, algorithm)}
+        return {"plan": make_plan(trace, algorithm)}
 
     def do_close(self, session: str) -> dict[str, Any]:
         """Forgets a setting's function."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tfsched.bench.links import REAL, format_bandwidth
 from tfsched.bench.steady import LEAD, is_steady
 
 
@@ -16,6 +17,14 @@ def number(value: float | None, form: str = "{:.3f}") -> str:
 def describe_hosts(result: dict[str, Any]) -> str:
     """What the cluster of a result is made of."""
     return f"{result['ps']} PS + {result['workers']} worker(s)" if result["ps"] else f"{result['workers']} workers"
+
+
+def describe_link(result: dict[str, Any]) -> str:
+    """The links' rate and what they are."""
+    if result["link"] == REAL and result["bandwidth_bps"] is None:
+        return "links of unknown rate"
+    kind = "links of the hosts" if result["link"] == REAL else f"link {result['link']}"
+    return f"{format_bandwidth(result['bandwidth_bps'])}, {kind}"
 
 
 def describe_blocks(block: int) -> str:

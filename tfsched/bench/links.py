@@ -11,6 +11,7 @@ from tfsched.bench.errors import BenchError
 from tfsched.ops import library
 
 KINDS = ("auto", "netns", "emulated", "none")
+REAL = "real"
 
 _UNITS = {"": 1.0, "bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
 _BANDWIDTH = re.compile(r"^([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)$")
@@ -18,7 +19,7 @@ _BANDWIDTH = re.compile(r"^([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)$")
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """How tasks are connected: `kind` is netns, emulated or none; no `bandwidth_bps` = no limit."""
+    """How tasks are connected: `kind` is netns, emulated, none or REAL; no `bandwidth_bps` = no limit, or an unknown one."""
 
     kind: str
     bandwidth_bps: float | None

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import json
 from typing import Any
 
 
-def save_plan(trace: Any, algorithm: str) -> str:
-    """The path of a new file with the plan that `algorithm` makes of a step trace; whoever asked removes it."""
+def make_plan(trace: Any, algorithm: str) -> str:
+    """The plan that `algorithm` makes of a step trace, as text: every task can read it, also on another machine."""
     from tfsched.tracing import plan_from_trace
 
-    plan = plan_from_trace(trace, algorithm)
-    handle, path = tempfile.mkstemp(prefix="tfs-plan-", suffix=".json")
-    os.close(handle)
-    plan.save(path)
-    return path
+    return json.dumps(plan_from_trace(trace, algorithm).to_json(), allow_nan=False)

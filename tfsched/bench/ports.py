@@ -27,12 +27,16 @@ def first_ephemeral() -> int:
         return _LINUX_FIRST_EPHEMERAL
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` ports of loopback that nobody holds, drawn from those that the system gives to nobody by itself.
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """`count` ports that nobody holds, drawn from those that the system gives to nobody by itself.
 
     A port that the system chose could be given to any connection of this machine before its server binds it: the server
     would not start. Where the system leaves too few (its range may begin at 1024), the others are drawn from its own. No
     other call gives the same port away while this process lives, until it has asked for 64 more.
+
+    Args:
+        count: how many.
+        host: the address of this machine at which they are free; "" is all of its addresses.
 
     Raises:
         BenchFailed: there are too few.
@@ -44,13 +48,32 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while candidates and len(found) < count:
         port = candidates.pop()
-        if _hold(port):
+        if _hold(port, host):
             found.append(port)
     if len(found) < count:
-        raise BenchFailed(f"only {len(found)} of {count} ports of 127.0.0.1 are free: end some of what holds the others")
+        raise BenchFailed(
+            f"only {len(found)} of {count} ports of {host or 'this machine'} are free: end some of what holds the others"
+        )
     while len(_held) > max(_HELD, count):
         _held.popleft().close()
     return found
+
+
+def check_free(port: int) -> None:
+    """Refuses a port that a server of this machine has.
+
+    Raises:
+        BenchFailed: it is taken, or may not be used.
+    """
+    with socket.socket() as probe:
+        # Connections that ended a moment ago keep a port for a while, and no server from it.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise BenchFailed(
+                f"port {port} cannot be used ({error.strerror}): end what holds it, or give another port"
+            ) from error
 
 
 def free_port() -> int:
@@ -58,12 +81,12 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def _hold(port: int) -> bool:
+def _hold(port: int, host: str) -> bool:
     with contextlib.ExitStack() as unless_free:
         mark = unless_free.enter_context(socket.socket(type=socket.SOCK_DGRAM))
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            mark.bind(("127.0.0.1", port))
+            probe.bind((host, port))
+            mark.bind((host, port))
             unless_free.pop_all()
             _held.append(mark)
             return True

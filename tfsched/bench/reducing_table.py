@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tfsched.bench.describing import describe_blocks, number
-from tfsched.bench.links import format_bandwidth
+from tfsched.bench.describing import describe_blocks, describe_link, number
 from tfsched.bench.steady import is_steady
 from tfsched.bench.threads import describe_threads
 
@@ -36,8 +35,8 @@ def table_of(results: Sequence[dict[str, Any]]) -> Table:
     workers = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
     loop = f" with loop {first['loop']}" if first["phase"] == "train" else ""
     title = (
-        f"{first['model']} {first['phase']}, {workers} workers, {format_bandwidth(first['bandwidth_bps'])}, link "
-        f"{first['link']}, api {first['api']}{loop}, TensorFlow {first['tensorflow']}"
+        f"{first['model']} {first['phase']}, {workers} workers, {describe_link(first)}, "
+        f"api {first['api']}{loop}, TensorFlow {first['tensorflow']}"
     )
     spread = ", ".join(f"{result['bounds']['compute_p95_over_p50']:.3f}" for result in results)
     # With several numbers of workers threads may differ.

@@ -143,7 +143,7 @@ class Replica:
         }
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
-        """Traces steps that all workers run, and saves the plan that the first one makes of its own."""
+        """Traces steps that all workers run, and returns the plan that the first one makes of its own."""
         loop, _ = self._loops[session]
         assert isinstance(loop, loops.CustomLoop)  # others are refused before anything starts
         self._member.together()
@@ -151,10 +151,10 @@ class Replica:
             for _ in range(steps + 1):  # a trace begins with one that is not recorded
                 loop.step()
             return {"plan": ""}
-        from tfsched.bench.plans import save_plan
+        from tfsched.bench.plans import make_plan
         from tfsched.tracing import trace_function
 
-        return {"plan": save_plan(trace_function(loop.step, steps=steps), algorithm)}
+        return {"plan": make_plan(trace_function(loop.step, steps=steps), algorithm)}
 
     def do_close(self, session: str) -> dict[str, Any]:
         """Forgets a setting's loop."""

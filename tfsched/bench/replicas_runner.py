@@ -13,12 +13,16 @@ from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, TRACED_STEPS, Runner
 from tfsched.bench.settings import Setting
 
 
-def merged(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def merged(answers: Sequence[dict[str, Any]], one_clock: bool = True) -> dict[str, Any]:
     """One block's answer from those of all workers, in the terms of `Chief.do_run`.
 
     A step begins with its first worker and ends with its last. `exchanged` is of a step, and the least of any worker's.
     `finishes_s` is empty where the workers do not see when their gradients exist.
+    Machines have clocks of their own: without `one_clock` each worker's times are from its own first step on, for all begin
+    with the end of a tiny all-reduce.
     """
+    if not one_clock:
+        answers = [_from_first_step(answer) for answer in answers]
     count = len(answers[0]["ends_s"])
     begin_s = min(answer["starts_s"][0] for answer in answers)
     starts_s = [min(answer["starts_s"][step] for answer in answers) for step in range(count)]
@@ -34,6 +38,13 @@ def merged(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "exchanged": min(answer["exchanged"] for answer in answers) / count,
         "unscheduled": any(answer["unscheduled"] for answer in answers),
     }
+
+
+def _from_first_step(answer: dict[str, Any]) -> dict[str, Any]:
+    """A worker's answer with its times counted from its first step's begin."""
+    first_s = answer["starts_s"][0]
+    shifted = {name: [time_s - first_s for time_s in answer[name]] for name in ("starts_s", "finishes_s", "ends_s")}
+    return {**answer, **shifted}
 
 
 class ReplicasRunner(Runner):
@@ -123,7 +134,7 @@ class ReplicasRunner(Runner):
         request.pop("fetch", None)  # a function has one result
         protocol = self._protocols.get(session, self._bounds_protocol)
         answers = self._cluster.call_each(protocol, session=session, **request)
-        return merged(answers) if request["do"] == "run" else answers[0]
+        return merged(answers, self._cluster.one_clock) if request["do"] == "run" else answers[0]
 
     def check_alike(self) -> None:
         """Compares the variables of all workers after the last step.

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tfsched.bench import reducing, reducing_table, stolen
-from tfsched.bench.describing import describe_blocks, describe_hosts, number
-from tfsched.bench.links import format_bandwidth
+from tfsched.bench.describing import describe_blocks, describe_hosts, describe_link, number
+from tfsched.bench.links import REAL
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
 from tfsched.bench.settings import ALL_REDUCING, STRATEGY
 from tfsched.bench.steady import is_steady
@@ -86,6 +86,8 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
         return reducing.bounds_of(times_s, facts) if facts["api"] in ALL_REDUCING else bounds_of(times_s)
 
     bounds = bounds_from(measurement.bounds_s)
+    if facts["link"] == REAL and facts["ps_bytes"] and facts["bandwidth_bps"] is not None:
+        bounds["link_s"] = _link_s(facts["ps_bytes"], facts["workers"], facts["bandwidth_bps"])
     # Whole blocks by whole blocks: the bounds' ends count where the steps' do.
     bounds["lower_with_ends_s"] = bounds_from({name: measurement.whole_s[name] for name in measurement.bounds_s})["lower_s"]
     return {
@@ -121,12 +123,17 @@ def _imbalance(ps_bytes: dict[str, int]) -> float | None:
     return max(ps_bytes.values()) / float(np.mean(list(ps_bytes.values())))
 
 
+def _link_s(ps_bytes: dict[str, int], workers: int, bandwidth_bps: float) -> float:
+    """Seconds for which the variables keep the busiest link of the stated rate: a worker's, or the fullest server's."""
+    return max(sum(ps_bytes.values()), workers * max(ps_bytes.values())) * 8 / bandwidth_bps
+
+
 def table_of(result: dict[str, Any]) -> Table:
     """The table of one model on parameter servers."""
     batch = "" if result["batch"] is None else f", batch {result['batch']}"
     title = (
         f"{result['model']} {result['phase']}{batch}, {describe_hosts(result)}, "
-        f"{format_bandwidth(result['bandwidth_bps'])}, link {result['link']}, api {result['api']}, "
+        f"{describe_link(result)}, api {result['api']}, "
         f"TensorFlow {result['tensorflow']}"
     )
     bounds = result["bounds"]
@@ -138,10 +145,11 @@ def table_of(result: dict[str, Any]) -> Table:
     communicating = f"pull alone {bounds['pull_s']:.3f} s"
     communicating += "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
     beside = "" if bounds.get("beside_s") is None else f"; compute beside communication {bounds['beside_s']:.3f} s"
+    at_rate = "" if bounds.get("link_s") is None else f", at the links' rate {bounds['link_s']:.3f} s"
     caption = (
         f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "
         f"(compute alone {bounds['compute_s']:.3f} s, p95/p50 {bounds['compute_p95_over_p50']:.3f}, "
-        f"{communicating}{beside}){several}; {describe_threads(result['threads'])}"
+        f"{communicating}{at_rate}{beside}){several}; {describe_threads(result['threads'])}"
     )
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("setting", overflow="fold")  # names with options are long and differ at their ends

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,6 @@ from tfsched.bench.cluster import Cluster
 from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import STOCK, Setting
 from tfsched.bench.steady import step_time_s
-from tfsched.bench.stolen import stolen_s
 from tfsched.bench.turns import turns
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
@@ -171,17 +168,11 @@ class Runner:
     def _prepare(self, setting: Setting, warmup: int) -> None:
         """Opens a setting's session, with a plan where it needs one, and warms it up."""
         options = dict(setting.options or {})
-        plan = self._plan(setting) if setting.needs_plan else None
-        try:
-            if plan is not None:
-                options["plan"] = plan
-            self._open_setting(setting.name, setting, options)
-            # At least one: the pass reads the plan when the graph first runs.
-            self._run(setting.name, max(warmup, 1 if plan is not None else 0))
-        finally:
-            if plan is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(plan)
+        if setting.needs_plan:
+            options["plan"] = self._plan(setting)
+        self._open_setting(setting.name, setting, options)
+        # At least one: the pass reads the plan when the graph first runs.
+        self._run(setting.name, max(warmup, 1 if setting.needs_plan else 0))
 
     def _open_setting(self, session: str, setting: Setting, options: dict[str, object]) -> None:
         if self._cluster.coordinators:
@@ -201,13 +192,15 @@ class Runner:
         if session == BESIDE:
             beside = [[link, _fetch(link)] for link in self._links]
             return self._call(COMPUTE, do="run", fetch=_fetch(COMPUTE), count=count, beside=beside)
-        return self._call(session, do="run", fetch=_fetch(session), count=count)
+        answer = self._call(session, do="run", fetch=_fetch(session), count=count)
+        # A worker tells its finish by its own machine's clock.
+        return answer if self._cluster.one_clock else {**answer, "finishes_s": []}
 
     def _call(self, session: str, **request: Any) -> dict[str, Any]:
         return self._cluster.call(to=self._places.get(session, "worker0"), session=session, **request)
 
     def _plan(self, setting: Setting) -> str:
-        """Path of a plan made from steps traced under an ordering that needs no times."""
+        """A plan, as text, made from steps traced under an ordering that needs no times."""
         assert setting.options is not None
         session = f"{setting.name} (traced)"
         # With the barrier kept, if it is not: a traced step must hold its own updates.
@@ -240,7 +233,7 @@ class Runner:
             for place, turn in enumerate(turns(len(sessions), number)):
                 session = sessions[turn]
                 self._progress(f"measuring {session}", number * len(sessions) + place, total)
-                before_s = stolen_s()
+                before_s = self._cluster.stolen_s()
                 answer = self._run(session, block)
                 # A coordinator's workers share the steps of a block, a session's take part in each of them.
                 each = self._cluster.workers if session in self._places else 1
@@ -252,7 +245,7 @@ class Runner:
                 if answer.get("unscheduled"):
                     self.unscheduled.add(session)
                 result.steps_s[session].append(step_s)
-                result.stolen_s[session].append((stolen_s() - before_s) * step_s / answer["block_s"])
+                result.stolen_s[session].append((self._cluster.stolen_s() - before_s) * step_s / answer["block_s"])
                 result.finishes_s[session].extend(answer["finishes_s"])
         self._progress("measuring", total, total)
         return result

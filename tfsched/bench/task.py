@@ -1,23 +1,53 @@
 """One task of the bench's cluster: hosts its servers, and some tasks run steps on request.
 
-These are worker 0, coordinators and workers that all-reduce. Started as `python -m tfsched.bench.task SPEC`, SPEC being a
-JSON object with `clusters` (protocol -> cluster), `job` ("chief" coordinates), `task`, `replica` (null, or the `api` and
-`loop` with which it all-reduces), `intra_op_threads`, `inter_op_threads` and `timeout_s`. Talks JSON lines: one answer on
-stdout for every request on stdin. Ends with its parent.
+These are worker 0, coordinators and workers that all-reduce. Talks JSON lines: one answer on stdout for every request on
+stdin. The first two requests are the same for all tasks: `hello` (`environment`, to be set before TensorFlow is imported,
+and `ports`, which to check, or how many to choose), and then `start`: `clusters` (protocol -> cluster), `job` ("chief"
+coordinates), `task`, `replica` (null, or the `api` and `loop` with which it all-reduces), `intra_op_threads`,
+`inter_op_threads` and `timeout_s`. Ends with whoever started it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
+import signal
 import sys
 import threading
 import time
 import traceback
 from typing import IO, Any
 
+from tfsched._options import VARIABLES
 from tfsched.bench.errors import BenchError
+from tfsched.bench.ports import check_free, free_ports
 from tfsched.bench.settings import TFSCHED
+from tfsched.bench.threads import available_cores
+from tfsched.version import __version__
+
+_GRACE_S = 5.0
+
+
+def _hello(environment: dict[str, str], ports: list[int] | int) -> dict[str, Any]:
+    """Sets the environment, imports TensorFlow, and tells what there is on this machine."""
+    for name in list(os.environ):
+        # A proxy would take the servers' connections elsewhere. Options are each setting's.
+        if name.lower().endswith("_proxy") or name in ("TF_CONFIG", "TFSCHED_EMULATED_BPS", *VARIABLES):
+            del os.environ[name]
+    os.environ.update(environment)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if isinstance(ports, int):
+        ports = free_ports(ports, "")
+    else:
+        for port in ports:
+            check_free(port)
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise BenchError(f"{sys.executable} cannot import TensorFlow ({error}): install it there") from error
+    return {"tfsched": __version__, "tensorflow": tf.__version__, "ports": ports, "cores": available_cores()}
 
 
 def _start_servers(spec: dict[str, Any]) -> dict[str, Any]:
@@ -71,30 +101,31 @@ def _handler(spec: dict[str, Any]) -> Any:
     )
 
 
-def _serve(spec: dict[str, Any], requests: IO[str], answers: IO[str]) -> None:
-    def answer(content: dict[str, Any]) -> None:
-        answers.write(json.dumps(content) + "\n")
-        answers.flush()
+def _serve(requests: IO[str], answers: IO[str]) -> None:
+    name, handler = "a task", None
 
-    name = "the coordinator" if spec["job"] == "chief" else f"{spec['job']} {spec['task']}"
-    try:
-        handler = _handler(spec)
-    except Exception as error:  # the parent has to hear of any failure
-        traceback.print_exc()
-        answer({"error": _sentence(name, error)})
-        return
-    import tensorflow as tf
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal name, handler
+        do = request.pop("do")
+        if do == "hello":
+            return _hello(**request)
+        if do == "start":
+            name = "the coordinator" if request["job"] == "chief" else f"{request['job']} {request['task']}"
+            handler = _handler(request)
+            return {}
+        if handler is None:
+            raise BenchError("only worker 0, coordinators and workers that all-reduce answer requests")
+        content: dict[str, Any] = getattr(handler, "do_" + do)(**request)
+        return content
 
-    answer({"ready": True, "tensorflow": tf.__version__})
     for line in requests:
         try:
-            if handler is None:
-                raise BenchError("only worker 0, coordinators and workers that all-reduce answer requests")
-            request = json.loads(line)
-            answer(getattr(handler, "do_" + request.pop("do"))(**request))
-        except Exception as error:  # as above; the traceback goes to the task's log
+            content = answer(json.loads(line))
+        except Exception as error:  # the bench has to hear of any failure; the traceback goes to the task's log
             traceback.print_exc()
-            answer({"error": _sentence(name, error)})
+            content = {"error": _sentence(name, error)}
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
 
 
 def _sentence(name: str, error: Exception) -> str:
@@ -107,24 +138,31 @@ def _sentence(name: str, error: Exception) -> str:
 
 
 def _end_with_parent() -> None:
-    """Ends the task when its parent is gone, even while a request hangs."""
+    """Ends the task when its parent is gone, or nobody can send it requests any more, even while a request hangs."""
     parent = os.getppid()
 
     def watch() -> None:
+        requests = select.poll()
+        requests.register(0, select.POLLRDHUP)  # a hang-up is always told, of a socket in this way
         while os.getppid() == parent:
-            time.sleep(1)
+            if requests.poll(1000):
+                time.sleep(_GRACE_S)  # the end of the requests is an orderly end, if none is under way
+                break
+        if os.getpgrp() == os.getpid():
+            with contextlib.suppress(OSError):
+                os.killpg(0, signal.SIGKILL)  # with what it has started
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def main() -> None:
-    """Runs one task until its parent closes stdin."""
+    """Runs one task until nobody sends requests any more."""
     # TensorFlow and its libraries print as they like: keep stdout for answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _end_with_parent()
-    _serve(json.loads(sys.argv[1]), sys.stdin, answers)
+    _serve(sys.stdin, answers)
     # A server cannot be stopped from Python, and an orderly exit may wait for its peers for ever.
     sys.stderr.flush()
     os._exit(0)

@@ -32,7 +32,7 @@ _AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 # A group, so that a process is ended with its children, but not a session: Linux shares processor time by session first
 # (autogroup) and weighs a session by its load on all cores. Of two workers on one core, the one whose threads wait more
 # elsewhere would get more of it, and workers drift apart. Python 3.10 knows sessions only.
-_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
 
 
 def _call(*argv: str) -> str:
@@ -100,7 +100,7 @@ class Hosts:
 
     def exec(self, host: str, argv: Sequence[str], **popen: Any) -> subprocess.Popen[Any]:
         """Starts `argv` on `host` in a process group of its own; ended when the testbed closes."""
-        process = subprocess.Popen([*self._prefix(host), *argv], **_OWN_GROUP, **popen)
+        process = subprocess.Popen([*self._prefix(host), *argv], **OWN_GROUP, **popen)
         self._processes.append(process)
         return process
 

@@ -40,7 +40,17 @@ def define(flags: CommandFlags) -> None:
         "workers, one host each; several numbers, as in 2,3,4, are measured one after another; if not given 1, with --api "
         "mirrored and parallel 2",
     )
-    flags.string("bandwidth", "1gbit", 'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"')
+    flags.string(
+        "cluster",
+        "",
+        "real machines: a YAML file of hosts that ssh reaches; slurm: the nodes of this job; tf_config: tasks, in each of "
+        "which you start this command; empty: all tasks on this machine",
+    )
+    flags.string(
+        "bandwidth",
+        None,
+        'of each host\'s link, each way: "1gbit", "400mbit", "1e9", "unlimited"; if not given 1gbit, with --cluster unknown',
+    )
     flags.choice(
         "link",
         "auto",
