@@ -24,6 +24,7 @@ import pathlib
 import random
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -84,9 +85,8 @@ def span_us(name: str, dag: Dag) -> float:
     return evaluate(dag, plan).makespan_us
 
 
-def gaps(args: argparse.Namespace) -> list[dict[str, Any]]:
+def gaps(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One row a model and bandwidth."""
-    rows = []
     for model in args.models:
         for gbps in args.gbps:
             dag = training_dag(profiles.load(model), gbps * 1e9, args.startup_us)
@@ -96,34 +96,36 @@ def gaps(args: argparse.Namespace) -> list[dict[str, Any]]:
             row.update(proven=best.notes["proven"], optimum_us=best.notes["makespan_us"], messages=len(best.messages))
             for name in args.planners:
                 row[name] = 100 * (span_us(name, dag) / row["optimum_us"] - 1)
-            rows.append(row)
-    return rows
+            yield row
 
 
 def main() -> None:
-    """Print the comparison and the table."""
+    """Print the comparison and the table, each row once it is known."""
     args = parse_arguments()
     checked = check(args)
-    rows = gaps(args)
     if args.json:
-        print(json.dumps({"checked": checked, "gaps": rows}, indent=1))
+        print(json.dumps({"checked": checked, "gaps": list(gaps(args))}, indent=1))
         return
     if any(checked.values()):
-        print("equal to " + ", ".join(f"{name} on {number} chains" for name, number in checked.items()) + "\n")
-    if not rows:
+        print("equal to " + ", ".join(f"{name} on {number} chains" for name, number in checked.items()) + "\n", flush=True)
+    if not args.models:
         return
-    print(f"{sum(row['proven'] for row in rows)} of {len(rows)} optima proven\n")
     print(f"| model | Gbit/s | optimum | messages | s | {' | '.join(args.planners)} |")
     print("|---|---|---|---|---|" + "---|" * len(args.planners))
-    for row in rows:
-        cells = " | ".join(f"{row[name]:.1f} %" for name in args.planners)
+    rows = []
+    for row in gaps(args):
+        rows.append(row)
+        # Times are whole ns and bytes whole: what is below 0 by a millionth is 0.
+        cells = " | ".join(f"{round(row[name], 1) + 0.0:.1f} %" for name in args.planners)
         print(
             f"| {row['model']} | {row['gbps']:g} | {row['optimum_us'] / 1000:.1f} ms | {row['messages']} "
-            f"| {row['plan_s']:.2f} | {cells} |"
+            f"| {row['plan_s']:.2f} | {cells} |",
+            flush=True,
         )
     mean = " | ".join(f"{math.fsum(row[name] for row in rows) / len(rows):.1f} %" for name in args.planners)
     worst = " | ".join(f"{max(row[name] for row in rows):.1f} %" for name in args.planners)
     print(f"| mean | | | | | {mean} |\n| largest | | | | | {worst} |")
+    print(f"\n{sum(row['proven'] for row in rows)} of {len(rows)} optima proven")
 
 
 if __name__ == "__main__":
