@@ -160,3 +160,39 @@ def test_the_results_page_and_the_readme_show_what_the_listed_commands_measured(
     lines, readme = results.readme_lines(rows), results.README.read_text()
     assert lines and readme == results.with_table(readme, results.readme_table(lines))
     assert results.PICTURE.read_text() == results.picture(lines)
+
+
+def test_planners_are_compared_with_the_optimum_of_a_chain():
+    arguments = (
+        "--check",
+        "5",
+        "--cp_sat",
+        "0",
+        "--models",
+        "mlp24",
+        "--gbps",
+        "10",
+        "--planners",
+        "buckets",
+        "dear",
+        "--json",
+    )
+    result = json.loads(run("chain_optimum", *arguments))
+    assert result["checked"] == {"all schedules": 5, "all cuts": 5, "CP-SAT": 0}
+    (row,) = result["gaps"]
+    assert row["proven"] and row["buckets"] > -1e-3
+
+
+def test_the_steps_of_lookahead_are_compared():
+    arguments = ("--instances", "1", "--recvs", "5", "--adversaries", "1", "--changes", "2", "--time_limit_s", "5", "--json")
+    result = json.loads(run("lookahead_ablation", *arguments))
+    parts = {row["part"]: row for row in result["parts"]}
+    assert (
+        -1e-6
+        <= parts["all"]["mean"]
+        <= parts["with descent"]["mean"]
+        <= parts["with passes"]["mean"]
+        <= parts["step 1"]["mean"]
+    )
+    (row,) = result["adversary"]
+    assert row["found"] >= row["first"] >= -1e-6

@@ -76,7 +76,7 @@ def test_both_halves_of_all_others_have_one_rank():
     assert ranks(step, attr="contribution_rank") == ranks(step)
 
 
-@pytest.mark.parametrize("ordering", ["tao", "mg-wfbp", "prophet", "pace", "buckets"])
+@pytest.mark.parametrize("ordering", ["tao", "mg-wfbp", "prophet", "pace", "buckets", "us-byte", "dynacomm", "optimal"])
 def test_an_order_that_needs_times_says_how_to_get_them(ordering):
     with pytest.raises(TfschedError, match=rf"'{ordering}' of all-reduces needs op times .* tfsched\.trace_function"):
         Step((SIZES,)).rewritten(Options(ordering=ordering))

@@ -181,7 +181,19 @@ def test_absurd_sizes_end_in_one_sentence_or_a_plan() -> None:
     ops = [Op("b1", "cpu", (), 1.0), Op("g1", "net", ("b1",), None, 2**62), Op("b0", "cpu", ("b1",), 1e6)]
     ops += [Op("g0", "net", ("b0",), None, 3), Op("f0", "cpu", ("g0",), 1.0), Op("f1", "cpu", ("g1", "f0"), 1.0)]
     dag = Dag([Resource("cpu", "compute"), Resource("net", "link", 1e12, 1.0)], ops)
-    for name in ("prophet", "mg-wfbp", "pace", "buckets", "lookahead", "exact", "p3", "bytescheduler"):
+    for name in (
+        "prophet",
+        "mg-wfbp",
+        "pace",
+        "buckets",
+        "lookahead",
+        "exact",
+        "p3",
+        "bytescheduler",
+        "us-byte",
+        "dynacomm",
+        "optimal",
+    ):
         assert evaluate(dag, get(name)(dag)).makespan_us > 1e12
     with pytest.raises(OrderingError, match="would be more than 1000000 messages; give"):
         evaluate(dag, p3(dag, partition_bytes=1))
@@ -241,7 +253,18 @@ def test_mg_wfbp_merges_where_the_startup_is_dear() -> None:
 def test_every_planner_sends_everything_on_any_dag(dag: Dag, startup_us: float) -> None:
     links = [r._replace(startup_us=startup_us) if r.kind == "link" else r for r in dag.resources.values()]
     dag = Dag(links, dag.ops)
-    for name in ("p3", "bytescheduler", "pace", "prophet", "mg-wfbp", "lookahead", "buckets"):
+    for name in (
+        "p3",
+        "bytescheduler",
+        "pace",
+        "prophet",
+        "mg-wfbp",
+        "lookahead",
+        "buckets",
+        "us-byte",
+        "dynacomm",
+        "optimal",
+    ):
         decision = get(name)(dag)
         assert list(decision) == [op.name for op in dag.recvs]
         schedule = evaluate(dag, decision)

@@ -7,17 +7,20 @@ A strategy is one file: a function of (dag, times_us, seed) decorated with `regi
 from . import buckets as _buckets  # noqa: F401  (importing a strategy registers it)
 from . import bytescheduler as _bytescheduler  # noqa: F401
 from . import dear as _dear  # noqa: F401
+from . import dynacomm as _dynacomm  # noqa: F401
 from . import exact as _exact  # noqa: F401
 from . import fifo as _fifo  # noqa: F401
 from . import layer as _layer  # noqa: F401
 from . import lookahead as _lookahead  # noqa: F401
 from . import mg_wfbp as _mg_wfbp  # noqa: F401
+from . import optimal as _optimal  # noqa: F401
 from . import p3 as _p3  # noqa: F401
 from . import pace as _pace  # noqa: F401
 from . import prophet as _prophet  # noqa: F401
 from . import random_order as _random_order  # noqa: F401
 from . import tao as _tao  # noqa: F401
 from . import tio as _tio  # noqa: F401
+from . import us_byte as _us_byte  # noqa: F401
 from .dag import Dag, DagError, Op, Resource
 from .decision import Decision, Message, Part
 from .evaluate import evaluate

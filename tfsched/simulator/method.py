@@ -18,7 +18,7 @@ _P3_PARTITION_BYTES = 200_000
 _BYTESCHEDULER_PARTITION_BYTES = 4_000_000
 _BYTESCHEDULER_CREDIT_BYTES = 2_000_000
 # Orderings that decide about gradients as they are made.
-_PLANNERS = ("buckets", "bytescheduler", "mg-wfbp", "p3", "pace", "prophet")
+_PLANNERS = ("buckets", "bytescheduler", "dynacomm", "mg-wfbp", "optimal", "p3", "pace", "prophet", "us-byte")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,9 @@ from tfsched.ordering import AllReduce, Decision, Plan, exchange_dag
 # What stands for the receiving task in the names of plans: a gradient goes to all workers.
 RECEIVER = "all-reduce"
 # Orderings that would look at times, which only a traced step has.
-NEED_TIMES = frozenset({"tao", "mg-wfbp", "prophet", "pace", "buckets", "lookahead", "exact"})
+NEED_TIMES = frozenset(
+    {"tao", "mg-wfbp", "prophet", "pace", "buckets", "lookahead", "exact", "dynacomm", "us-byte", "optimal"}
+)
 # Leaves tensors in the order in which they become ready, which nobody has to know beforehand.
 AS_READY = "fifo"
 
