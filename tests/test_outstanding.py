@@ -27,7 +27,7 @@ def test_a_task_that_is_forgotten_keeps_the_functions_that_drained_it():
     """TensorFlow would take them away from tasks that have never known them, which is an error of whatever runs then."""
     tfsched.load()
     task = outstanding.own_task()
-    drainer = outstanding._drainer(task, "someone", 5.0)
+    drainer = outstanding._drainer(task, "someone", 5.0, False)
     assert drainer()["background_outstanding"] == 0
     name = drainer._function.name
     del drainer

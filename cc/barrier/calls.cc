@@ -171,11 +171,20 @@ void Calls::Done(Token token, Outcome outcome) {
   Run(&later);
 }
 
-void Calls::Drain(const std::string& client, std::shared_ptr<Drainer> drainer) {
+void Calls::Drain(const std::string& client, std::shared_ptr<Drainer> drainer, bool returned) {
   Later later;
   {
     const MutexLock lock(&mu_);
-    clients_[client].queue.push_back({nullptr, std::move(drainer)});
+    Client& queued = clients_[client];
+    const auto current = calls_.find(queued.current);
+    if (!returned) {
+      queued.queue.push_back({nullptr, std::move(drainer)});
+    } else if (current != calls_.end() && !IsJoined(current->second.state) && !IsStepOver(current->second.state)) {
+      // The call began when everything before it was over. What waits behind it has not begun.
+      if (drainer->Claim()) later.push_back([drainer = std::move(drainer)] { drainer->Call(Outcome()); });
+    } else {
+      queued.queue.push_front({nullptr, std::move(drainer)});
+    }
     Pump(client, &later);
   }
   Run(&later);

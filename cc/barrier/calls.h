@@ -76,8 +76,9 @@ class Calls {
   // The function is over.
   void Done(Token token, Outcome outcome);
 
-  // When nothing of the client is outstanding: calls `drainer`, with the error of a call that failed.
-  void Drain(const std::string& client, std::shared_ptr<Drainer> drainer);
+  // When nothing of the client is outstanding: calls `drainer`, with the error of a call that failed. `returned`: nothing of
+  // steps that have returned or failed by now, whatever a step that runs will leave behind.
+  void Drain(const std::string& client, std::shared_ptr<Drainer> drainer, bool returned = false);
   void CancelDrain(const std::string& client, const std::shared_ptr<Drainer>& drainer, const Outcome& outcome);
 
   int64_t Outstanding(const std::string& client) const;

@@ -26,7 +26,7 @@ class Schedule {
       if (::testing::Test::HasFatalFailure()) return;
     }
     for (int round = 0; round < 100000 && !(live_.empty() && queue_.empty()); ++round) Finish();
-    ASSERT_TRUE(live_.empty() && queue_.empty()) << "something hangs";
+    ASSERT_TRUE(live_.empty() && queue_.empty() && asked_.empty()) << "something hangs";
     const auto last = Drain(&calls_);
     EXPECT_EQ(last->calls, 1);
     if (!last->outcome.ok()) ++told_;
@@ -71,8 +71,19 @@ class Schedule {
         if (!live.over && !calls_.TakeError(live.token).ok()) Tell(&live);
         break;
       default:
+        Ask();
         break;
     }
+  }
+
+  // For what has returned: at once, unless a step that has joined or failed has left something under way.
+  void Ask() {
+    const bool waits = std::any_of(live_.begin(), live_.end(), [](const Live& live) {
+      const bool joined = live.joining != nullptr && live.joining->calls == 1 && live.joining->outcome.ok();
+      return !live.done && (joined || live.over);
+    });
+    asked_.push_back(DrainReturned(&calls_));
+    ASSERT_EQ(asked_.back()->calls, waits ? 0 : 1);
   }
 
   void Finish() {
@@ -129,6 +140,11 @@ class Schedule {
     for (Live& live : live_) {
       if (live.joining != nullptr && live.joining->outcome.code == kFailure.code && !live.told) Tell(&live);
     }
+    for (auto it = asked_.begin(); it != asked_.end();) {
+      const bool answered = (*it)->calls == 1;
+      if (answered && (*it)->outcome.code == kFailure.code) ++told_;
+      it = answered ? asked_.erase(it) : it + 1;
+    }
     live_.erase(std::remove_if(live_.begin(), live_.end(), [](const Live& live) { return live.done && live.over; }),
                 live_.end());
   }
@@ -136,6 +152,7 @@ class Schedule {
   std::mt19937 random_;
   Calls calls_;
   std::vector<std::shared_ptr<Begun>> queue_;
+  std::vector<std::shared_ptr<Joined>> asked_;  // drains of what has returned
   std::vector<Live> live_;
   int owed_ = 0;  // failures after a join
   int told_ = 0;  // of those, told

@@ -167,6 +167,41 @@ TEST(Calls, DrainWaitsInTurnAndTells) {
   EXPECT_TRUE(IsEmpty(calls));
 }
 
+TEST(Calls, WhoAsksForWhatHasReturnedDoesNotWaitForAStepThatRuns) {
+  Calls calls(1);
+  EXPECT_EQ(DrainReturned(&calls)->calls, 1);
+  const auto begun = Begin(&calls), next = Begin(&calls);
+  EXPECT_EQ(DrainReturned(&calls)->calls, 1);
+  calls.Ack(begun->token);
+  EXPECT_EQ(DrainReturned(&calls)->calls, 1);
+  Join(&calls, begun->token);
+  // Now it may have returned. The step that waits behind it has not begun, and whoever asks does not wait for that one.
+  const auto drained = DrainReturned(&calls), all = Drain(&calls);
+  EXPECT_EQ(drained->calls, 0);
+  calls.EndStep(begun->token);
+  calls.Done(begun->token, kFailure);
+  EXPECT_EQ(drained->outcome.code, kFailure.code);
+  EXPECT_TRUE(next->outcome.ok());
+  EXPECT_EQ(all->calls, 0);
+  calls.Abandon(next->token);
+  EXPECT_EQ(all->calls, 1);
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
+TEST(Calls, AStepThatFailedHasReturned) {
+  Calls calls(1);
+  const auto begun = Begin(&calls);
+  EXPECT_TRUE(calls.EndStep(begun->token));
+  const auto drained = DrainReturned(&calls), late = DrainReturned(&calls);
+  EXPECT_EQ(drained->calls, 0);
+  calls.CancelDrain("c", late->waiter, {kDeadlineExceededCode, "late"});
+  EXPECT_EQ(late->outcome.code, kDeadlineExceededCode);
+  calls.Done(begun->token, {kCancelledCode, "cancelled"});
+  EXPECT_EQ(drained->calls, 1);
+  EXPECT_TRUE(drained->outcome.ok());
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
 TEST(Calls, WhatIsGivenUpLeavesNothing) {
   Calls calls(1);
   const auto begun = Begin(&calls), waiting = Begin(&calls);

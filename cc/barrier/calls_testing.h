@@ -51,11 +51,13 @@ inline std::shared_ptr<Joined> Join(Calls* calls, int64_t token) {
   return joined;
 }
 
-inline std::shared_ptr<Joined> Drain(Calls* calls, const std::string& client = "c") {
+inline std::shared_ptr<Joined> Drain(Calls* calls, const std::string& client = "c", bool returned = false) {
   auto drained = NewJoined();
-  calls->Drain(client, drained->waiter);
+  calls->Drain(client, drained->waiter, returned);
   return drained;
 }
+
+inline std::shared_ptr<Joined> DrainReturned(Calls* calls) { return Drain(calls, "c", true); }
 
 // Whether no call, waiter or error is kept any more.
 inline bool IsEmpty(const Calls& calls) {

@@ -96,3 +96,11 @@ def test_what_a_step_did_is_seen_once_it_has_returned(pair):
     _, ours = pair
     assert ours.call("chief0", "counting.visible", options=CROSSING) == []
     assert ours.stats("worker0")["background_calls"] > 0
+
+
+def test_a_reader_does_not_wait_for_a_step_that_still_runs(pair):
+    """Only for the updates of those that have returned: a step, or a closure of many, may take minutes."""
+    before = pair[1].stats("worker0")["background_calls"]
+    wanted = pair[0].call("chief0", "long_step.read_meanwhile", options=None)
+    assert pair[1].call("chief0", "long_step.read_meanwhile", options=CROSSING) == wanted == [3.0, 7.0, 4.0, 4.0]
+    assert pair[1].stats("worker0")["background_calls"] == before + 4

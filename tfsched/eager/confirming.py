@@ -144,7 +144,7 @@ class Confirmer:
             if client is None:
                 return
             if drainer is None or drainer[0] != client:
-                drainer = (client, outstanding.Drainer(self.task, client, _DRAIN_S))
+                drainer = (client, outstanding.Drainer(self.task, client, _DRAIN_S, returned=True))
             # In a frame of its own: while the thread has nothing to do it must not keep the closures that it asked for last,
             # nor what they were given and what holds that (iterators, their coordinator).
             self._ask(drainer[1])

@@ -13,6 +13,7 @@ from tensorflow.python.distribute.coordinator import coordinator_context
 from tensorflow.python.eager import context as context_lib
 from tensorflow.python.ops import resource_variable_ops
 
+from tfsched._log import log
 from tfsched.eager import capability, numbering, own_updates
 from tfsched.eager.thread import current, unscheduled
 from tfsched.errors import TfschedError
@@ -78,11 +79,11 @@ def before_call(context: Any, inputs: Any, client: str | None, function: Any = N
     elif tasks:
         if client is None:
             if _takes_variables(inputs):
-                drain(list(tasks))
+                drain_all(None)
         elif coordinator_context.get_current_dispatch_context() is None:
             others = [one for one in tasks if one != task]
             if others and _takes_variables(inputs):
-                drain(others)
+                drain(others, None)
     if client is None or not (task == own_task() or capability.knows(task)):
         return None
     with _LOCK:
@@ -155,48 +156,61 @@ def forget(task: str) -> None:
     _drainer.cache_clear()
 
 
-def drain_all(timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def drain_all(timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
     """Waits for every task; see :func:`drain`."""
     if tasks:
         drain(list(tasks), timeout_s)
 
 
-def drain(which: list[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def drain(which: list[str], timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
     """Waits until the updates of all calls that have returned on these tasks are applied.
 
+    Args:
+      which: the tasks.
+      timeout_s: None waits as long as the tasks say that updates are under way, for whoever did not ask for a drain.
+
     Raises:
-      TfschedError: the time is over.
+      TfschedError: the time is over, or a task has not answered.
       tf.errors.OpError: an update failed; with the update's own code.
     """
+    limit_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
     errors: dict[str, BaseException | None] = {}
     with _LOCK:
         before = {task: (calls_at(task), tasks[task]) for task in which if task in tasks}
+    heard_s = dict.fromkeys(before, time.monotonic())
 
-    def wait(task: str, client: str) -> None:
-        try:
-            _drainer(task, client, timeout_s)()
-            errors[task] = None
-        except BaseException as error:
-            errors[task] = error
+    def wait(task: str, number: int, client: str) -> None:
+        # A call that has not returned is nobody's to wait for: it may last longer than any limit.
+        drainer = _drainer(task, client, limit_s, number == _SOME_RUN)
+        while task not in errors:
+            try:
+                drainer()
+                errors[task] = None
+            except BaseException as error:
+                if timeout_s is None and is_late(error) and _is_answer(error):
+                    heard_s[task] = time.monotonic()
+                    log.warning("updates of %s are still under way after %g s; a read waits for them.", task, limit_s)
+                else:
+                    errors[task] = error
 
-    threads = [
-        threading.Thread(target=wait, args=(task, client), name=f"tfsched-drain-{task}", daemon=True)
-        for task, (_, client) in before.items()
-    ]
-    for thread in threads:
+    threads = {
+        task: threading.Thread(target=wait, args=(task, *one), name=f"tfsched-drain-{task}", daemon=True)
+        for task, one in before.items()
+    }
+    for thread in threads.values():
         thread.start()
-    deadline_s = time.monotonic() + timeout_s + _JOIN_S
-    for thread in threads:
-        thread.join(max(0.0, deadline_s - time.monotonic()))
+    for task, thread in threads.items():
+        while thread.is_alive() and (left_s := heard_s[task] + limit_s + _JOIN_S - time.monotonic()) > 0:
+            thread.join(left_s)
     for task, (number, _) in before.items():
         # Where an update has failed nothing is outstanding either: its error is told, once.
         if task in errors and not is_late(errors[task]):
             drained(task, number)
     for task in before:
-        error = errors.get(task, tf.errors.DeadlineExceededError(None, None, "no answer"))
+        error = errors.setdefault(task, tf.errors.DeadlineExceededError(None, None, "no answer"))
         if is_late(error):
             raise TfschedError(
-                f"Updates of {task} were still outstanding after {timeout_s:g} s; is a parameter server gone, or the "
+                f"Updates of {task} were still outstanding after {limit_s:g} s; is a parameter server gone, or the "
                 "network slow? Give drain a longer timeout_s."
             ) from None
         if error is not None and not _is_gone(error):
@@ -223,8 +237,8 @@ def _is_gone(error: BaseException) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _drainer(task: str, client: str, timeout_s: float) -> Drainer:
-    return Drainer(task, client, timeout_s)
+def _drainer(task: str, client: str, timeout_s: float, returned: bool) -> Drainer:
+    return Drainer(task, client, timeout_s, returned)
 
 
 class Drainer:
@@ -232,11 +246,18 @@ class Drainer:
 
     Not by an op called on the task: that would hold one of the threads that serve the task's RPCs for as long as it waits,
     of which there may be two, and the updates that it waits for need them.
+
+    Args:
+      task: the task.
+      client: whose updates.
+      timeout_s: how long to wait at most.
+      returned: only for the updates of steps that have returned, and not for a step that runs.
     """
 
-    def __init__(self, task: str, client: str, timeout_s: float):
+    def __init__(self, task: str, client: str, timeout_s: float, returned: bool):
         self._task, self._client = task, client_of_worker(client, task)
         self._timeout_ms = max(1, int(timeout_s * 1000))
+        self._returned = returned
         self._function: Any = None
 
     def __call__(self) -> dict[str, Any]:
@@ -262,7 +283,7 @@ class Drainer:
         @tf.function(autograph=False)
         def tfsched_drain() -> Any:
             with tf.device(f"{self._task}/device:CPU:0"):
-                drained = ops.tfsched_drain(client=self._client, timeout_ms=self._timeout_ms)
+                drained = ops.tfsched_drain(client=self._client, timeout_ms=self._timeout_ms, returned=self._returned)
                 with tf.control_dependencies([drained]):
                     return ops.tfsched_stats()
 
@@ -289,7 +310,7 @@ def watch() -> None:
             own_updates.wait_for([found])
             return found
         if touched and coordinator_context.get_current_dispatch_context() is None:
-            drain_all()
+            drain_all(None)
         return stock.fget(self)
 
     resource_variable_ops.BaseResourceVariable.handle = property(handle, doc=stock.__doc__)

@@ -160,6 +160,7 @@ client: whose updates; also those of other clients of its program or with its ho
 REGISTER_OP("TfschedDrain")
     .Attr("client: string")
     .Attr("timeout_ms: int >= 0 = 0")
+    .Attr("returned: bool = false")
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
@@ -167,6 +168,7 @@ REGISTER_OP("TfschedDrain")
 Waits until nothing of the client is outstanding in this task; fails with the error of a call that failed.
 
 timeout_ms: fails with DeadlineExceeded after this time; 0: waits as long as its step.
+returned: does not wait for a step that still runs, nor for what that leaves behind.
 )doc");
 
 namespace tensorflow {

@@ -52,13 +52,14 @@ class DrainKernel : public AsyncOpKernel {
   explicit DrainKernel(OpKernelConstruction* context) : AsyncOpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("client", &client_));
     OP_REQUIRES_OK(context, context->GetAttr("timeout_ms", &timeout_ms_));
+    OP_REQUIRES_OK(context, context->GetAttr("returned", &returned_));
     timeout_ms_ = std::min(timeout_ms_, kLongestTimeoutMs);
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     using Drainer = std::shared_ptr<Calls::Drainer>;
-    const auto begin = [client = client_, timeout_ms = timeout_ms_](const Drainer& drainer) {
-      ProcessCalls().Drain(client, drainer);
+    const auto begin = [client = client_, timeout_ms = timeout_ms_, returned = returned_](const Drainer& drainer) {
+      ProcessCalls().Drain(client, drainer, returned);
       if (timeout_ms == 0 || drainer->claimed()) return;
       ProcessAlarm().After(timeout_ms * 1000, [client, drainer, timeout_ms] {
         const int64_t outstanding = ProcessCalls().Outstanding(client);
@@ -76,6 +77,7 @@ class DrainKernel : public AsyncOpKernel {
  private:
   std::string client_;
   int64_t timeout_ms_ = 0;
+  bool returned_ = false;
 };
 
 REGISTER_KERNEL_BUILDER(Name("TfschedAck").Device(tensorflow::DEVICE_CPU), AckKernel);
