@@ -9,18 +9,18 @@
 // profiling job. While either is missing, and wherever a prediction is in doubt, this is bytescheduler.
 //
 // Where this differs from Algorithm 1:
-// * The paper waits for a more urgent gradient however long that leaves the link idle. An idle link delays everything, a
-//   transfer ahead of an urgent one delays that one. So a transfer is held only if what it spares the urgent one is kCosts
-//   times what it costs the link, the usual error of the prediction included, and never for longer than kMostIdleUs.
-// * The paper believes its profile. Here the urgent transfer is given up when it is overdue
-// (ReadyProfile::Coming::until_us).
-//   Its step is not predicted any more then, and the next ones only after a while.
+// * The paper leaves the link idle until a more urgent gradient is there. Here a transfer is held only while the link is
+// busy
+//   until the predicted time, and never while nothing of its group is on the wire. In the simulator an idle link cost more
+//   than it spared: resnet50 with a barrier trained 1.5 % slower than under bytescheduler.
+// * The paper believes its profile. Here a transfer is held only if its time on the link is several times the usual error of
+//   the prediction. The urgent one is given up when it is overdue (ReadyProfile::Coming::until_us). Its step is not
+//   predicted any more then, and the next ones only after a while.
 // * A block is not one message: its transfers leave one by one. What they have in common is when the last of them has left.
 //
-// Nothing waits for ever. A hold begins with the time at which it ends, and that time is not moved; it ends earlier when
-// anything more urgent comes. Then the first of the queue starts without another hold, as soon as the credit allows.
+// Nothing waits for ever. A hold ends when the wire is empty or anything more urgent comes, and at the latest at a time that
+// is set when it begins and not moved. Then the first of the queue starts without another hold, as the credit allows.
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 
@@ -31,9 +31,8 @@
 namespace tfsched {
 namespace {
 
-constexpr int64_t kCosts = 3;
-constexpr int64_t kMostIdleUs = 20000;    // of the link
-constexpr int64_t kMostAheadUs = 200000;  // of a prediction, where the link is busy until then
+constexpr double kErrors = 3;             // the usual error of a prediction so many times is not worth a hold
+constexpr int64_t kMostAheadUs = 200000;  // of a prediction: releases of a receiver that is dead may not come
 
 class ProphetPolicy : public PriorityPolicy {
  public:
@@ -56,7 +55,7 @@ class ProphetPolicy : public PriorityPolicy {
   }
 
   bool Holds(int rank, int64_t bytes, int64_t now_us) override {
-    if (released_) return false;
+    if (released_ || on_wire() == 0) return false;
     if (now_us >= until_us_) {
       profile_->Failed(held_for_.step);
       ++step_asides_;
@@ -81,15 +80,12 @@ class ProphetPolicy : public PriorityPolicy {
   }
 
  private:
-  // All receivers of a sender share its link, so the task begins behind what is on the wire to any of them.
+  // Whether the link is busy until the urgent transfer comes, so that the task would only be in its way. All receivers of a
+  // sender share its link: what is on the wire to any of them is ahead.
   bool Pays(const ReadyProfile::Coming& coming, double us_a_byte, int64_t bytes, int64_t now_us) const {
-    const double at_us = static_cast<double>(std::max(coming.at_us, now_us));
-    const double free_us = static_cast<double>(now_us) + static_cast<double>(pace_->OnWireBytes(sender_)) * us_a_byte;
-    const double end_us = free_us + static_cast<double>(bytes) * us_a_byte;
-    const double idle_us = on_wire() > 0 ? std::max(0.0, at_us - free_us) : at_us - static_cast<double>(now_us);
-    if (idle_us > kMostIdleUs || at_us - static_cast<double>(now_us) > kMostAheadUs) return false;
-    const double spared_us = end_us - std::max(at_us, free_us);
-    return kCosts * (idle_us + static_cast<double>(coming.error_us)) < spared_us;
+    const double in_us = static_cast<double>(std::max<int64_t>(coming.at_us - now_us, 0));
+    if (in_us > kMostAheadUs || in_us > static_cast<double>(pace_->OnWireBytes(sender_)) * us_a_byte) return false;
+    return kErrors * static_cast<double>(coming.error_us) < static_cast<double>(bytes) * us_a_byte;
   }
 
   const std::string sender_;

@@ -21,7 +21,7 @@ from tfsched.grappler.sending import partition, proxies, ranks
 from tfsched.grappler.sending.ranks import Ranked
 from tfsched.ordering import Plan
 
-# Policies that never wait for a rank that is missing, or for so short a time that nothing can hang on it ("prophet").
+# Policies that never wait for a rank that is missing while nothing is on the wire.
 NEVER_WAITING = frozenset({"bytescheduler", "p3", "prophet"})
 
 
