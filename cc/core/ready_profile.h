@@ -55,7 +55,7 @@ class ReadyProfile {
   // The next transfer more urgent than `rank` that is expected, of the steps that are under way.
   std::optional<Coming> Next(int rank, int64_t now_us);
 
-  // A transfer of that step did not come in time although the link was kept free for it.
+  // A transfer of that step did not come in time although another was held back for it.
   void Failed(uint64_t step);
 
   // Nothing of the step will come any more.
