@@ -87,7 +87,8 @@ class Options:
       policy: "tictac" sends in the ordering's sequence and waits a moment for what is missing in it. "bytescheduler" sends
         the first of what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the
         credit. "prophet" does as "bytescheduler", and holds back what would be in the way of a more urgent tensor that the
-        last steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
+        last steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose
+        which.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
       partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any. A
         plan's own sizes win.
