@@ -86,7 +86,9 @@ class Options:
       ordering: name of a registered ordering (``tfsched.ordering.names()``), or "none" to leave the graph alone.
       policy: "tictac" sends in the ordering's sequence and waits a moment for what is missing in it. "bytescheduler" sends
         the first of what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the
-        credit. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
+        credit. "prophet" does as "bytescheduler", and holds back what would be in the way of a more urgent tensor that the
+        last steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose
+        which.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
       partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any. A
         plan's own sizes win.

@@ -10,7 +10,7 @@
 namespace tfsched {
 
 // The part of a tag that every step shares. Written once by the rewrite of the graph (the proxy op's attributes), read for
-// each transfer, so it is shared and never copied.
+// each transfer, so it is shared and never copied. An all-reduce makes its own for each call.
 struct TransferInfo {
   std::string name;      // the source tensor, "conv1/ReadVariableOp:0"
   std::string receiver;  // the receiving task, "/job:worker/replica:0/task:0"
@@ -18,6 +18,8 @@ struct TransferInfo {
   int rank = -1;         // 0..count-1 among the transfers of this sender to this receiver; -1: not ordered
   int count = 0;         // how many ordered transfers the graph has between the two tasks
   int64_t credit_bytes = 0;
+  // Of all-reduces, whose steps share one step id: tells a tensor's turn from its next one. Not part of the tag.
+  uint64_t call = 0;
 };
 
 // A CommTask in ByteScheduler's words (section 3.2). notify_ready() is Scheduler::Submit, start() hands the response to

@@ -101,7 +101,7 @@ class Schedule {
         spec.step_id = step;
         spec.receiver = "w" + std::to_string(group);
         spec.sender = "ps" + std::to_string(Draw(0, 1));
-        spec.policy = kPolicies[Draw(0, 6)];
+        spec.policy = kPolicies[Draw(0, 7)];
         spec.count = static_cast<int>(Draw(1, 12));
         spec.credit_bytes = credits_[group];  // the same in all steps, for groups may span them
         for (int rank = 0; rank < spec.count; ++rank) {
@@ -168,7 +168,7 @@ class Schedule {
       }
       case kConfigure: {
         OverridesChange change;
-        if (Chance(60)) change.policy = policy_ = kChoices[Draw(0, 4)];
+        if (Chance(60)) change.policy = policy_ = kChoices[Draw(0, 5)];
         if (Chance(40)) change.credit_bytes = credit_bytes_ = Chance(30) ? kGraphCredit : Draw(0, 300);
         if (Chance(40)) change.rate_bps = Chance(40) ? 0 : kSlowestBps * Draw(1, 50);
         ASSERT_TRUE(scheduler_.Configure(change, now_us_));
@@ -228,7 +228,7 @@ class Schedule {
     if (policy == "tictac") {
       EXPECT_LT(on_wire_bytes, credit_bytes);
     }
-    if (policy == "bytescheduler") {
+    if (policy == "bytescheduler" || policy == "prophet") {
       EXPECT_LE(on_wire_bytes + task.bytes, credit_bytes);
     }
   }
@@ -265,8 +265,9 @@ class Schedule {
   }
 
   static constexpr int64_t kSlowestBps = 1000000;  // a byte takes 8 us
-  static constexpr const char* kPolicies[] = {"tictac", "tictac", "tictac", "bytescheduler", "p3", "fifo", "unknown"};
-  static constexpr const char* kChoices[] = {"graph", "tictac", "bytescheduler", "p3", "fifo"};
+  static constexpr const char* kPolicies[] = {"tictac", "tictac",  "tictac", "bytescheduler",
+                                              "p3",     "prophet", "fifo",   "unknown"};
+  static constexpr const char* kChoices[] = {"graph", "tictac", "bytescheduler", "p3", "prophet", "fifo"};
 
   std::mt19937 random_;
   const Faults faults_;

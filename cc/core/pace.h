@@ -40,11 +40,22 @@ class Pace {
     one.released = 0;
   }
 
+  // What has been handed over and is not released.
+  int64_t OnWireBytes(const std::string& sender) const {
+    const auto found = senders_.find(sender);
+    return found == senders_.end() ? 0 : found->second.on_wire_bytes;
+  }
+
+  // 0 until something was measured.
+  double UsAByte(const std::string& sender) const {
+    const auto found = senders_.find(sender);
+    return found == senders_.end() ? 0 : found->second.us_a_byte;
+  }
+
   // Bits per second; 0 until something was measured.
   int64_t Bps(const std::string& sender) const {
-    const auto found = senders_.find(sender);
-    if (found == senders_.end() || found->second.us_a_byte <= 0) return 0;
-    return static_cast<int64_t>(8e6 / found->second.us_a_byte);
+    const double us_a_byte = UsAByte(sender);
+    return us_a_byte <= 0 ? 0 : static_cast<int64_t>(8e6 / us_a_byte);
   }
 
  private:

@@ -13,6 +13,9 @@
 
 namespace tfsched {
 
+class Pace;
+class ReadyProfile;
+
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 // A policy object orders one group of tasks: those from one sender to one receiver, of one step or, where the policy spans
@@ -60,6 +63,11 @@ struct PolicyOptions {
   int64_t quick_us = 0;      // see P3Policy
   // The group's first tasks come from another policy, in the middle of their step: what went before them is not known.
   bool midway = false;
+  // What the policy may know of its link, which outlives it: how fast the sender is, and when transfers become ready. A
+  // profile is made when it is first asked for. Without them (null) a policy knows neither.
+  std::string sender;
+  const Pace* pace = nullptr;
+  std::function<std::shared_ptr<ReadyProfile>()> profile;
 };
 
 using PolicyFactory = std::function<std::unique_ptr<Policy>(const PolicyOptions&)>;

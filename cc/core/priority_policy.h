@@ -2,6 +2,7 @@
 #ifndef TFSCHED_CC_CORE_PRIORITY_POLICY_H_
 #define TFSCHED_CC_CORE_PRIORITY_POLICY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -19,13 +20,17 @@ class PriorityPolicy : public Policy {
 
   void Add(const CommTask& task, int64_t now_us) final {
     queue_.emplace(std::make_pair(task.info->rank, task.id), task.bytes);
+    Came(task, now_us);
   }
 
   uint64_t Next(int64_t now_us) final {
+    held_ = false;
     if (queue_.empty()) return 0;
     const auto first = queue_.begin();
     // A task that may not start stays where it is: a smaller one behind it must not overtake it.
     if (on_wire_ > 0 && !Fits(first->second)) return 0;
+    held_ = Holds(first->first.first, first->second, now_us);
+    if (held_) return 0;
     const uint64_t id = first->first.second;
     Start(first->second);
     Left(id, now_us);
@@ -48,10 +53,17 @@ class PriorityPolicy : public Policy {
   // Whether a task of `bytes` may join what is on the wire; asked only while something is.
   virtual bool Fits(int64_t bytes) const = 0;
 
-  // For policies that look at times: a task was returned by Next(), is on the wire no longer.
+  // Whether a task of `rank` and `bytes`, which could start, waits for one that is not there. The policy says when to ask
+  // again (WakeAtUs) and answers no at some time.
+  virtual bool Holds(int rank, int64_t bytes, int64_t now_us) { return false; }
+  bool held() const { return held_; }  // the last answer, if there was a question
+
+  // For policies that look at times: a task was added, was returned by Next(), is on the wire no longer.
+  virtual void Came(const CommTask& task, int64_t now_us) {}
   virtual void Left(uint64_t id, int64_t now_us) {}
   virtual void Released(uint64_t id, int64_t now_us) {}
 
+  size_t queued() const { return queue_.size(); }
   int64_t on_wire() const { return on_wire_; }
   int64_t credit_bytes() const { return credit_bytes_; }
   int64_t on_wire_bytes() const { return on_wire_bytes_; }
@@ -66,6 +78,7 @@ class PriorityPolicy : public Policy {
   int64_t credit_bytes_;
   int64_t on_wire_bytes_ = 0;
   int64_t on_wire_ = 0;
+  bool held_ = false;
 };
 
 }  // namespace tfsched

@@ -54,6 +54,9 @@ Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task,
     options.grace_us = patience_.GraceUs(LinkOf(key), options_.grace_us);
     options.quick_us = options_.quick_us;
     options.midway = midway;
+    options.sender = task.sender;
+    options.pace = &pace_;
+    options.profile = [profiles = &profiles_, link = LinkOf(key)] { return profiles->Of(link); };
     group.policy = MakePolicy(std::get<4>(key), options);
   } else if (it->second.tagged_credit_bytes != task.info->credit_bytes) {
     // Graphs with different credits share the group; the newest one's holds.
@@ -123,6 +126,7 @@ void Scheduler::Finish(uint64_t id, int64_t now_us) {
 void Scheduler::EndStep(int64_t step_id, int64_t now_us) {
   const MutexLock lock(&mu_);
   latest_us_ = std::max(latest_us_, now_us);
+  profiles_.StepEnded(step_id);
   EndStepAcross(step_id, now_us);
   auto it = groups_.lower_bound(GroupKey(PolicySpan::kStep, step_id, std::string(), std::string(), std::string()));
   while (it != groups_.end() && std::get<0>(it->first) == PolicySpan::kStep && std::get<1>(it->first) == step_id) {

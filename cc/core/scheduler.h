@@ -18,6 +18,7 @@
 #include "cc/core/pace.h"
 #include "cc/core/patience.h"
 #include "cc/core/policy.h"
+#include "cc/core/ready_profile.h"
 #include "cc/core/thread_annotations.h"
 #include "cc/core/token_bucket.h"
 #include "cc/core/trace_ring.h"
@@ -145,6 +146,7 @@ class Scheduler {
   std::map<std::pair<std::string, std::string>, TokenBucket> buckets_ TFSCHED_GUARDED_BY(mu_);
   Patience patience_ TFSCHED_GUARDED_BY(mu_);
   Pace pace_ TFSCHED_GUARDED_BY(mu_);
+  ReadyProfiles profiles_ TFSCHED_GUARDED_BY(mu_);  // read and written by policies, under the lock
   std::vector<GroupKey> dirty_ TFSCHED_GUARDED_BY(mu_);
   std::map<GroupKey, int64_t> wakes_ TFSCHED_GUARDED_BY(mu_);  // groups whose policy waits for a moment
   std::list<GroupKey> idle_ TFSCHED_GUARDED_BY(mu_);           // oldest first

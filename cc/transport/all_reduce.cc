@@ -1,6 +1,8 @@
 // The exchange of one tensor over the rendezvous; see all_reduce.h.
 #include "cc/transport/all_reduce.h"
 
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,8 +29,10 @@ class Running : public std::enable_shared_from_this<Running> {
         bytes_(SizeOf(request_.spec.type)),
         scratch_(request_.input.dtype(), tensorflow::TensorShape({Exchange::ScratchElements(request_.spec)})),
         exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()) {
+    const uint64_t call = std::hash<std::string>()(NameOf(request_.call));
     for (const auto& member : request_.group->members) {
       TransferInfo info = request_.tag;
+      info.call = call;
       info.receiver = member.task;
       infos_.push_back(std::make_shared<TransferInfo>(info));
       if (exchange_.in_halves()) info.rank = request_.contribution_rank;

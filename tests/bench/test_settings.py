@@ -60,6 +60,8 @@ def test_the_systems_presets_are_what_their_papers_say():
     kept = SETTINGS["bytescheduler"]
     crossing = SETTINGS["bytescheduler+barrier-crossing"]
     assert crossing.options == {**kept.options, "barrier": False, "partition_bytes": 500_000, "credit_bytes": 1_000_000}
+    assert SETTINGS["prophet"].options == {**kept.options, "policy": "prophet"} and not SETTINGS["prophet"].needs_plan
+    assert SETTINGS["prophet-plan"].options["ordering"] == "prophet" and SETTINGS["prophet-plan"].needs_plan
     assert [setting.name for setting in SETTINGS.values() if setting.crosses_barrier] == [crossing.name]
 
 

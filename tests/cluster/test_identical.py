@@ -62,6 +62,7 @@ def wanted(stock):
         {"policy": "fifo"},
         {"policy": "bytescheduler", "credit_bytes": 50_000},
         {"policy": "p3"},
+        {"policy": "prophet", "credit_bytes": 50_000},
         {"ordering": "random", "seed": 3},
     ],
     ids=str,

@@ -155,6 +155,14 @@ def test_every_order_gives_stocks_bits(pair, wanted, ordering):
         assert len(ranks) == 1 if ordering == "fifo" else len(ranks) > 3
 
 
+@pytest.mark.parametrize("barrier", [True, False], ids=["kept", "crossed"])
+def test_the_policy_prophet_gives_stocks_bits(pair, wanted, barrier):
+    """The last layer's gradient takes most of the link's time while more urgent ones become ready."""
+    for one in trained(pair, policy="prophet", partition_bytes=65536, credit_bytes=100_000, barrier=barrier):
+        assert one["variables"] == wanted and one["sends"]
+        check_order(one["sends"])
+
+
 def test_members_with_other_plans_step_aside_and_say_what_differs(pair, trace, wanted):
     plans = [json.dumps(planned(trace, algorithm, 0.0).to_json()) for algorithm in ("pace", "layer")]
     own = {f"worker{number}": {"options": {**CREDIT, "plan": plan}} for number, plan in enumerate(plans)}

@@ -6,7 +6,7 @@ from .cluster import STOCK, Cluster
 
 pytestmark = pytest.mark.timeout(180)
 SIZE = {"ps": 2, "workers": 2}
-POLICIES = ("bytescheduler", "p3")
+POLICIES = ("bytescheduler", "p3", "prophet")
 
 
 @pytest.fixture(scope="module")

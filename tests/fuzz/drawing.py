@@ -5,7 +5,7 @@ import random
 BLOCK = 20  # so many seeds in a row run on clusters of one shape, which live on from program to program
 KINDS = ("session", "asynchronous", "strategy", "session", "synchronous")  # of blocks in turn
 MIRRORED_FROM = 1_000_000  # from this seed on all programs are of workers that all-reduce
-POLICIES = ("tictac", "bytescheduler", "p3", "fifo")
+POLICIES = ("tictac", "bytescheduler", "p3", "fifo", "prophet")
 # Bits per second. With the sizes below a window, from a step's return to its last update, lasts 10 to 500 ms.
 RATES_BPS = (2e7, 5e7, 1e8, 2e8)
 OPTIMIZERS = ("sgd", "momentum", "adam", "adagrad", "rmsprop", "ftrl")

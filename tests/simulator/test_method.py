@@ -31,7 +31,7 @@ def test_the_policies_are_the_options() -> None:
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
-        ({"policy": "lifo"}, "policy of method 'm' is 'lifo'; give one of bytescheduler, fifo, p3, tictac"),
+        ({"policy": "lifo"}, "policy of method 'm' is 'lifo'; give one of bytescheduler, fifo, p3, prophet, tictac"),
         ({"partition_bytes": -1}, "partition_bytes of method 'm' is -1"),
         ({"credit_bytes": 1.5}, "credit_bytes of method 'm' is 1.5"),
         ({"barrier": "no"}, "barrier of method 'm' is 'no'"),

@@ -152,8 +152,12 @@ register_setting(
     )
 )
 
+# Prophet's blocks, decided in the core while the training runs, with the same pieces. Below "prophet-plan": the same blocks
+# planned from traced steps.
+register_setting(Setting("prophet", TFSCHED, {**_BYTESCHEDULER, "policy": "prophet"}))
+
 # Published schedules. Those that need a plan say of all-reduces which gradients go together, and in which order.
 register_setting(Setting("fifo", TFSCHED, {"ordering": "fifo", "policy": "bytescheduler"}))
 register_setting(Setting("dear", TFSCHED, {"ordering": "dear", "policy": "bytescheduler"}))
-for _planner in ("mg-wfbp", "prophet", "pace"):
-    register_setting(Setting(_planner, TFSCHED, {"ordering": _planner, "policy": "bytescheduler"}, needs_plan=True))
+for _name, _planner in (("mg-wfbp", "mg-wfbp"), ("prophet-plan", "prophet"), ("pace", "pace")):
+    register_setting(Setting(_name, TFSCHED, {"ordering": _planner, "policy": "bytescheduler"}, needs_plan=True))

@@ -29,7 +29,7 @@ class Method:
       name: what tables show.
       ordering: a registered ordering; None: no order, pulls are asked for in another random order in each step and sent as
         they come, as stock TensorFlow does.
-      policy: "fifo", "tictac", "bytescheduler" or "p3" (docs/policies.md); None: what the ordering decides, else "tictac".
+      policy: one of docs/policies.md; None: what the ordering decides, else "tictac".
         All-reduces under "tictac" go by "bytescheduler", for gradients come one by one.
       partition_bytes: pieces are at most so large, 0 for whole; None: what the ordering decides.
       credit_bytes: bytes handed over and not yet released, 0 for no limit; None: what the ordering decides, else 1 MB.

@@ -126,7 +126,7 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         credit = decision.credit_bytes if decision is not None else 0
         if credit == 0 and policy == "tictac":
             credit = _CREDIT_BYTES
-        if credit == 0 and decision is not None and policy == "bytescheduler":
+        if credit == 0 and decision is not None and policy in ("bytescheduler", "prophet"):
             credit = 1  # one message at a time, as in `evaluate`: what has been handed over cannot be overtaken
     if cluster.all_reduces and policy == "tictac":
         policy = "bytescheduler"

@@ -21,8 +21,8 @@ from tfsched.grappler.sending import partition, proxies, ranks
 from tfsched.grappler.sending.ranks import Ranked
 from tfsched.ordering import Plan
 
-# Policies that never wait for a rank that is missing.
-NEVER_WAITING = frozenset({"bytescheduler", "p3"})
+# Policies that never wait for a rank that is missing while nothing is on the wire.
+NEVER_WAITING = frozenset({"bytescheduler", "p3", "prophet"})
 
 
 def are_tagged(options: Options) -> bool:
