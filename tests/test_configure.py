@@ -45,7 +45,7 @@ def test_every_policy_of_the_options_is_one_of_the_library(policy):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"policy": "lifo"}, r"policy is 'lifo'; choose one of bytescheduler, fifo, p3, tictac, graph\."),
+        ({"policy": "lifo"}, r"policy is 'lifo'; choose one of bytescheduler, fifo, p3, prophet, tictac, graph\."),
         ({"policy": ""}, r"policy is ''; choose one of .*\."),
         ({"policy": 3}, r"policy is 3; choose one of .*\."),
         ({"credit_bytes": -2}, r"credit_bytes is -2; give a number up to \d+, 0 \(no limit\), or -1 \(the graphs' own\)\."),
