@@ -10,9 +10,8 @@
 //
 // Where this differs from Algorithm 1:
 // * The paper leaves the link idle until a more urgent gradient is there. Here a transfer is held only while the link is
-// busy
-//   until the predicted time, and never while nothing of its group is on the wire. In the simulator an idle link cost more
-//   than it spared: resnet50 with a barrier trained 1.5 % slower than under bytescheduler.
+//   busy until the predicted time, and never while nothing of its group is on the wire. In the simulator an idle link
+//   cost more than it spared: resnet50 with a barrier trained 1.5 % slower than under bytescheduler.
 // * The paper believes its profile. Here a transfer is held only if its time on the link is several times the usual error of
 //   the prediction. The urgent one is given up when it is overdue (ReadyProfile::Coming::until_us). Its step is not
 //   predicted any more then, and the next ones only after a while.
