@@ -108,13 +108,13 @@ def test_over_ssh_between_network_namespaces(tmp_path):
             {"host": "node3", "role": "worker", "address": testbed.address("node3")},
         ]
         path = hosts_file(tmp_path, hosts, ssh)
-        flags = ["--settings=vanilla,tio,prophet", "--steps=4", "--bandwidth=400mbit", "--phase=train", "--json=a.json"]
+        flags = ["--settings=vanilla,tio,prophet-plan", "--steps=4", "--bandwidth=400mbit", "--phase=train", "--json=a.json"]
         ((code, out, err),) = ended(start(tmp_path, f"--cluster={path}", *flags))
         assert code == 0, err
     result = json.loads((tmp_path / "a.json").read_text())
     assert result["link"] == "real" and (result["ps"], result["workers"]) == (1, 2)
     assert {name: len(row["steps_s"]) for name, row in result["settings"].items()} == dict.fromkeys(
-        ["vanilla", "tio", "prophet"], 1
+        ["vanilla", "tio", "prophet-plan"], 1
     )
     assert all(row["straggler"] is None for row in result["settings"].values())  # no common clock
     # Each worker gets all variables, so the server's link carries them twice.

@@ -105,7 +105,7 @@ def test_pushes_stay_as_they_are_under_other_policies(policy):
 
 
 def test_the_policies_are_those_that_never_wait():
-    assert {"bytescheduler", "p3"} == pushes.NEVER_WAITING
+    assert {"bytescheduler", "p3", "prophet"} == pushes.NEVER_WAITING
 
 
 def test_towers_push_in_the_order_of_their_own_pulls(tagging):
