@@ -81,14 +81,16 @@ def test_the_links_share_of_an_all_reduce():
     assert reducing.least_s(100_000_000, 4, None) is None
 
 
+FIRST = {
+    "starts_s": [10.0, 11.5],
+    "finishes_s": [10.6, 12.0],
+    "ends_s": [11.4, 12.9],
+    "exchanged": 6,
+    "unscheduled": False,
+}
+
+
 def test_a_step_lasts_from_its_first_worker_to_its_last():
-    first = {
-        "starts_s": [10.0, 11.5],
-        "finishes_s": [10.6, 12.0],
-        "ends_s": [11.4, 12.9],
-        "exchanged": 6,
-        "unscheduled": False,
-    }
     other = {
         "starts_s": [10.1, 11.6],
         "finishes_s": [10.8, 12.5],
@@ -96,7 +98,7 @@ def test_a_step_lasts_from_its_first_worker_to_its_last():
         "exchanged": 4,
         "unscheduled": True,
     }
-    answer = merged([first, other])
+    answer = merged([FIRST, other])
     assert answer["steps_s"] == pytest.approx([1.5, 1.4])
     assert answer["ends_s"] == pytest.approx([1.5, 2.9])
     assert answer["block_s"] == pytest.approx(2.9)
@@ -105,16 +107,9 @@ def test_a_step_lasts_from_its_first_worker_to_its_last():
 
 
 def test_workers_whose_clocks_differ_count_from_their_own_first_steps():
-    first = {
-        "starts_s": [10.0, 11.5],
-        "finishes_s": [10.6, 12.0],
-        "ends_s": [11.4, 12.9],
-        "exchanged": 6,
-        "unscheduled": False,
-    }
-    behind = {name: [time_s - 9000 for time_s in first[name]] for name in ("starts_s", "finishes_s", "ends_s")}
+    behind = {name: [time_s - 9000 for time_s in FIRST[name]] for name in ("starts_s", "finishes_s", "ends_s")}
     behind["ends_s"][1] += 0.5
-    answer = merged([first, {**first, **behind}], one_clock=False)
+    answer = merged([FIRST, {**FIRST, **behind}], one_clock=False)
     assert answer["steps_s"] == pytest.approx([1.4, 1.9])
     assert answer["block_s"] == pytest.approx(3.4)
     assert answer["finishes_s"][1] == pytest.approx([0.5, 0.5])
