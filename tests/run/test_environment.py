@@ -62,7 +62,7 @@ def test_sessions_without_options_take_the_environments(monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "text", "sentence"),
     [
-        ("TFSCHED_POLICY", "fast", "TFSCHED_POLICY is 'fast'; choose one of fifo, tictac, bytescheduler, p3."),
+        ("TFSCHED_POLICY", "fast", "TFSCHED_POLICY is 'fast'; choose one of fifo, tictac, bytescheduler, p3, prophet."),
         ("TFSCHED_BARRIER", "maybe", "TFSCHED_BARRIER is 'maybe'; give true or false."),
         ("TFSCHED_CREDIT_BYTES", "1e6", "TFSCHED_CREDIT_BYTES is '1e6'; give a whole number."),
         ("TFSCHED_CREDIT_BYTES", "-1", "TFSCHED_CREDIT_BYTES is -1; give 0 (no limit) or more."),
