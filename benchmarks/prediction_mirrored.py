@@ -3,7 +3,7 @@
 Of each measurement the simulator gets how long computing alone takes and the bandwidth; what each layer takes of it is from
 the built-in profile, by operations. The simulator's all-reduce is the algorithm that runs (architecture "allreduce").
 
-    python benchmarks/prediction_mirrored.py --models mlp24,resnet50 --workers 2,3
+    python benchmarks/prediction_mirrored.py --models mlp24,resnet50 --workers 2,3 --settings tio,p3:barrier=false,pace
 """
 
 from __future__ import annotations
@@ -21,13 +21,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 # Of a link's nominal bandwidth, after TCP's, IP's and Ethernet's headers.
 PAYLOAD = 1448 / 1514
-# How the bench's settings are simulated: the wire's order is that of the layers, its credit tfsched's default,
-# and so are its pieces but for P3's.
-SETTINGS = {
-    "tio": {"policy": "bytescheduler", "credit_bytes": 1_000_000},
-    "fifo": {"policy": "fifo", "credit_bytes": 1_000_000},
-    "p3": {"policy": "p3", "partition_bytes": 200_000, "credit_bytes": 1_000_000},
-}
 
 
 def measure(model: str, workers: int, arguments: argparse.Namespace, path: str) -> dict[str, Any]:
@@ -57,8 +50,9 @@ def measure(model: str, workers: int, arguments: argparse.Namespace, path: str) 
 
 def predict(measured: dict[str, Any], iterations: int) -> dict[str, float]:
     """Setting -> predicted median step time in seconds."""
+    from tfsched.bench.settings import find_settings
     from tfsched.ordering.layers import LayerTable
-    from tfsched.simulator import Cluster, Method, Workload, profiles, simulate
+    from tfsched.simulator import Cluster, Workload, profiles, simulate
 
     table = profiles.load(measured["model"])
     scale = measured["bounds"]["compute_s"] * 1e6 / (table.forward_us + table.backward_us)
@@ -69,18 +63,37 @@ def predict(measured: dict[str, Any], iterations: int) -> dict[str, float]:
         architecture="allreduce",
         bandwidth_bps=measured["bandwidth_bps"] * PAYLOAD,
     )
-    predicted = {}
-    for name in measured["settings"]:
-        method = Method(name, "layer", **SETTINGS[name])
-        predicted[name] = simulate(workload, cluster, method, iterations=iterations).median_us / 1e6
-    return predicted
+    return {
+        setting.name: simulate(workload, cluster, method(setting), iterations=iterations).median_us / 1e6
+        for setting in find_settings(list(measured["settings"]))
+    }
+
+
+def method(setting: Any) -> Any:
+    """A setting of the bench as the simulator's method.
+
+    The wire's order of TIO is that of the layers; a plan is made of the workload again. Pieces of 0 bytes mean: what the
+    plan says, else all-reduces' own default.
+    """
+    from tfsched._options import DEFAULTS
+    from tfsched.simulator import Method
+
+    options = {**DEFAULTS, **(setting.options or {})}
+    return Method(
+        setting.name,
+        "layer" if options["ordering"] == "tio" else options["ordering"],
+        policy="bytescheduler" if options["policy"] == "tictac" else options["policy"],
+        partition_bytes=options["partition_bytes"] or None,
+        credit_bytes=options["credit_bytes"],
+        barrier=options["barrier"],
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="mlp24,resnet50")
     parser.add_argument("--workers", default="2,3")
-    parser.add_argument("--settings", default="tio", help=f"of {', '.join(SETTINGS)}")
+    parser.add_argument("--settings", default="tio", help="settings of the bench")
     parser.add_argument("--bandwidth", default="1gbit")
     parser.add_argument("--steps", type=int, default=10, help="steps measured for each setting")
     parser.add_argument("--iterations", type=int, default=10, help="steps simulated for each setting")
@@ -89,6 +102,8 @@ def main() -> None:
     parser.add_argument("--again", default="", help="read the bench's results from this directory instead of measuring")
     parser.add_argument("--keep", default="", help="write them to this directory")
     arguments = parser.parse_args()
+    if "vanilla" in arguments.settings.split(","):
+        parser.error("--settings names vanilla, whose all-reduce the simulator does not have; name settings of tfsched only")
 
     from rich.console import Console
     from rich.table import Table

@@ -55,14 +55,18 @@ def test_names_of_cells_are_settings():
 @pytest.mark.parametrize("workers", [2, 3])
 def test_all_reduced_steps_are_predicted_between_their_bounds(workers):
     bounds = {"compute_s": 1.0}
-    settings = {"tio": {}, "fifo": {}, "p3": {}}
+    planners = ("pace", "mg-wfbp", "us-byte", "buckets", "optimal")
+    names = ("tio", "fifo", "p3", *planners, "tio:barrier=false", "dear:barrier=false")
+    settings = {name: {} for name in names}
     measured = {"model": "mlp24", "workers": workers, "bandwidth_bps": 1e9, "bounds": bounds, "settings": settings}
     predicted = load("prediction_mirrored").predict(measured, iterations=2)
+    assert set(predicted) == set(names)
     link_s = 2 * (workers - 1) / workers * 96e6 * 8 / (1e9 * 1448 / 1514)
     for step_s in predicted.values():
         assert max(1.0, link_s) < step_s < 1.0 + link_s
     # A step that keeps the barrier ends with the last gradient, whichever that is.
     assert predicted["tio"] == pytest.approx(predicted["fifo"])
+    assert predicted["tio:barrier=false"] < predicted["tio"]
 
 
 def test_ranking_weighs_each_bandwidth_the_same():

@@ -62,6 +62,8 @@ def test_the_systems_presets_are_what_their_papers_say():
     assert crossing.options == {**kept.options, "barrier": False, "partition_bytes": 500_000, "credit_bytes": 1_000_000}
     assert SETTINGS["prophet"].options == {**kept.options, "policy": "prophet"} and not SETTINGS["prophet"].needs_plan
     assert SETTINGS["prophet-plan"].options["ordering"] == "prophet" and SETTINGS["prophet-plan"].needs_plan
+    for planner in ("mg-wfbp", "pace", "us-byte", "dynacomm", "buckets", "optimal"):
+        assert SETTINGS[planner].options["ordering"] == planner and SETTINGS[planner].needs_plan
     assert [setting.name for setting in SETTINGS.values() if setting.crosses_barrier] == [crossing.name]
 
 

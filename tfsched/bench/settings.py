@@ -159,5 +159,13 @@ register_setting(Setting("prophet", TFSCHED, {**_BYTESCHEDULER, "policy": "proph
 # Published schedules. Those that need a plan say of all-reduces which gradients go together, and in which order.
 register_setting(Setting("fifo", TFSCHED, {"ordering": "fifo", "policy": "bytescheduler"}))
 register_setting(Setting("dear", TFSCHED, {"ordering": "dear", "policy": "bytescheduler"}))
-for _name, _planner in (("mg-wfbp", "mg-wfbp"), ("prophet-plan", "prophet"), ("pace", "pace")):
+for _name, _planner in (
+    ("mg-wfbp", "mg-wfbp"),
+    ("prophet-plan", "prophet"),
+    ("pace", "pace"),
+    ("us-byte", "us-byte"),
+    ("dynacomm", "dynacomm"),
+    ("buckets", "buckets"),  # tfsched's own, and the proven optimum of a chain of gradients (docs/optimal.md)
+    ("optimal", "optimal"),
+):
     register_setting(Setting(_name, TFSCHED, {"ordering": _planner, "policy": "bytescheduler"}, needs_plan=True))
