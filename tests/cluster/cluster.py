@@ -36,6 +36,11 @@ class TaskDied(Exception):
     """The process ended before it answered."""
 
 
+def often(full, short):
+    """How often a test repeats a fault: `short`, or `full` where TFSCHED_TEST_FULL is 1."""
+    return full if os.environ.get("TFSCHED_TEST_FULL") == "1" else short
+
+
 def wait_until(condition, limit_s, what):
     """Polls until ``condition()`` is true and returns its value; fails after ``limit_s`` with the last value seen."""
     deadline_s = time.monotonic() + limit_s

@@ -1,4 +1,4 @@
-"""What breaks while updates are under way, as users see it: 20 times each, and every update is accounted for."""
+"""What breaks while updates are under way, as users see it: several times each, and every update is accounted for."""
 
 import statistics
 
@@ -6,11 +6,12 @@ import pytest
 
 from tfsched.bench.testbed import Testbed, netns_available
 
-from .cluster import Cluster, TaskError, cut_network, wait_until
+from .cluster import Cluster, TaskError, cut_network, often, wait_until
 from .test_long_run import sample
 
 pytestmark = pytest.mark.timeout(300)
-TIMES = 20
+TIMES = often(20, 8)
+AT_MOST = 20  # repetitions for what has to happen by chance
 HOME = "worker0"
 PARTITION_BYTES = 1 << 16
 CROSSING = {
@@ -190,7 +191,9 @@ def test_a_worker_killed_in_mid_push(nursery):
         open_training(cluster)
         wanted = same(0)
         between = 0
-        for repetition in range(TIMES):
+        for repetition in range(max(TIMES, AT_MOST)):
+            if repetition >= TIMES and between:
+                break
             finished = steps_to_mid_push(cluster, chunks=2 + repetition % 9) - 1
             wanted = {name: wanted[name] + finished for name in VARIABLES}
             if repetition % 2:  # with a step that waits for the update
@@ -289,7 +292,7 @@ def test_a_step_cancelled_before_its_gradients_exist(nursery):
 
 
 def test_a_network_that_is_gone_for_two_seconds(nursery):
-    """Four workers, each with variables of its own, lose the network in mid-push five times."""
+    """Four workers, each with variables of its own, lose the network in mid-push twice or more."""
     available, reason = netns_available()
     if not available:
         pytest.skip(reason)
@@ -318,23 +321,24 @@ def test_a_network_that_is_gone_for_two_seconds(nursery):
             assert stats["background_failed"] == 0
 
 
-def test_five_thousand_steps_leave_nothing_behind(nursery):
+def test_thousands_of_steps_leave_nothing_behind(nursery):
     """Memory, threads and open files stay where they were after warm-up; of updates and transfers nothing is left at all."""
     names = ("ps0", HOME)
     samples = {name: [] for name in names}
     environment = {name: {"TFSCHED_TRACE_CAPACITY": "500"} for name in names}
     model = {"elements": 1 << 13, "variables": 2}
+    window = often(250, 100)
     with Cluster(nursery=nursery, environment=environment) as cluster:
         options = {**CROSSING, "partition_bytes": 1 << 13}
         cluster.call(HOME, "breaking.open_training", options=options, **model)
         for _ in range(20):
-            cluster.call(HOME, "breaking.steps", count=250, limit_s=120)
+            cluster.call(HOME, "breaking.steps", count=window, limit_s=120)
             wait_idle(cluster)
             for name in names:
                 samples[name].append(sample(cluster.pid(name)))
-        assert cluster.call("ps0", "breaking.counts", **model) == {"counted0": 5000, "counted1": 5000}
+        assert cluster.call("ps0", "breaking.counts", **model) == {"counted0": 20 * window, "counted1": 20 * window}
         done = cluster.stats(HOME)
-        assert done["background_calls"] == done["background_done"] == 5000
+        assert done["background_calls"] == done["background_done"] == 20 * window
         assert done["background_failed"] == 0
     for name, taken in samples.items():
         early, late = taken[6:10], taken[-4:]

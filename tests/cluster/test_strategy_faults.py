@@ -7,7 +7,7 @@ import pytest
 from tfsched.bench.ports import free_ports
 from tfsched.bench.testbed import Testbed, netns_available
 
-from .cluster import Cluster, TaskError, cut_network, wait_until
+from .cluster import Cluster, TaskError, cut_network, often, wait_until
 
 pytestmark = pytest.mark.timeout(400)
 STEPS = 500
@@ -113,7 +113,8 @@ def test_a_network_that_is_gone_for_two_seconds(nursery):
     ("options", "data"), [(CROSSING, False), (IN_CHUNKS, False), (CROSSING, True)], ids=["whole", "chunks", "datasets"]
 )
 def test_workers_that_die(cluster, options, data):
-    kills, steps = 10, 3 * STEPS
+    kills = often(10, 4)
+    steps = 3 * STEPS * kills // 10
     pending = cluster.submit("chief0", "counting.count", options=options, steps=steps, data=data)
     for kill in range(kills):
         reached(cluster, (kill + 1) * steps // (kills + 1), pending)
