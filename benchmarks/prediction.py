@@ -7,6 +7,7 @@ bandwidth at which the bytes take what was measured. Everything else
 it has to know by itself: which order each setting makes, what overlaps and what waits.
 
     python benchmarks/prediction.py --models seq32,resnet50 --bandwidths 1gbit,500mbit --phases forward,train
+    python benchmarks/prediction.py --models mlp24 --phases train --settings vanilla,p3,pace,us-byte:barrier=false
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ import tempfile
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-SETTINGS = ("vanilla", "tio", "tao")
 
 
 def scaled(workload: Any, factor: float) -> Any:
@@ -52,7 +51,7 @@ def measure(
             bandwidth=bandwidth,
             link=options.link,
             quiet=True,
-            settings=list(SETTINGS),
+            settings=options.settings.split(","),
             batch=options.batch,
             steps=options.steps,
             json=path,
@@ -67,6 +66,8 @@ def measure(
 
 def predict(measured: dict[str, Any], trace: Any, iterations: int) -> dict[str, float]:
     """Setting -> predicted median step time in seconds."""
+    from tfsched.bench.settings import find_settings
+    from tfsched.bench.simulated import method_of
     from tfsched.simulator import Cluster, methods, simulate, workload_of_trace
 
     bounds = measured["bounds"]  # forward steps have one of communication, training steps one for each direction
@@ -80,8 +81,8 @@ def predict(measured: dict[str, Any], trace: Any, iterations: int) -> dict[str, 
         contention=max(1.0, (bounds.get("beside_s") or 0.0) / bounds["compute_s"]),
     )
     return {
-        name: simulate(workload, cluster, methods()[name], iterations=iterations, seed=1).median_us / 1e6
-        for name in measured["settings"]
+        setting.name: simulate(workload, cluster, method_of(setting), iterations=iterations, seed=1).median_us / 1e6
+        for setting in find_settings(list(measured["settings"]))
     }
 
 
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("--models", default="seq32,resnet50,inception_v3")
     parser.add_argument("--bandwidths", default="1gbit,500mbit")
     parser.add_argument("--phases", default="forward,train")
+    parser.add_argument("--settings", default="vanilla,tio,tao", help="settings of the bench")
     parser.add_argument("--steps", type=int, default=10, help="steps measured for each setting")
     parser.add_argument("--iterations", type=int, default=30, help="steps simulated for each setting")
     parser.add_argument("--link", default="auto")

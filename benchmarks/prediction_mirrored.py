@@ -51,6 +51,7 @@ def measure(model: str, workers: int, arguments: argparse.Namespace, path: str) 
 def predict(measured: dict[str, Any], iterations: int) -> dict[str, float]:
     """Setting -> predicted median step time in seconds."""
     from tfsched.bench.settings import find_settings
+    from tfsched.bench.simulated import method_of
     from tfsched.ordering.layers import LayerTable
     from tfsched.simulator import Cluster, Workload, profiles, simulate
 
@@ -64,29 +65,10 @@ def predict(measured: dict[str, Any], iterations: int) -> dict[str, float]:
         bandwidth_bps=measured["bandwidth_bps"] * PAYLOAD,
     )
     return {
-        setting.name: simulate(workload, cluster, method(setting), iterations=iterations).median_us / 1e6
+        setting.name: simulate(workload, cluster, method_of(setting, all_reducing=True), iterations=iterations).median_us
+        / 1e6
         for setting in find_settings(list(measured["settings"]))
     }
-
-
-def method(setting: Any) -> Any:
-    """A setting of the bench as the simulator's method.
-
-    The wire's order of TIO is that of the layers; a plan is made of the workload again. Pieces of 0 bytes mean: what the
-    plan says, else all-reduces' own default.
-    """
-    from tfsched._options import DEFAULTS
-    from tfsched.simulator import Method
-
-    options = {**DEFAULTS, **(setting.options or {})}
-    return Method(
-        setting.name,
-        "layer" if options["ordering"] == "tio" else options["ordering"],
-        policy="bytescheduler" if options["policy"] == "tictac" else options["policy"],
-        partition_bytes=options["partition_bytes"] or None,
-        credit_bytes=options["credit_bytes"],
-        barrier=options["barrier"],
-    )
 
 
 def main() -> None:
