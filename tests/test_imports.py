@@ -56,7 +56,7 @@ PARTS = {
     "online": rule("tensorflow", "errors _options _rules _callback tuning eager grappler control ops"),
     "bench": rule(
         "tensorflow tf_keras keras numpy matplotlib rich yaml",
-        "tfsched errors version _options ordering ops parallel placement tracing",
+        "tfsched errors version _options ordering ops parallel placement tracing simulator",
     ),
     "launch": rule("tensorflow wrapt", "tfsched _log _options errors eager grappler server control"),
     "commands": rule(

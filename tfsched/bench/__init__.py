@@ -1,7 +1,7 @@
 """Measures named settings on a real cluster of processes behind limited links.
 
 May hold: models, testbeds, the cluster's processes, measurement, reports. May import: the public
-`tfsched` API and `tfsched.ordering` / `tfsched.tracing`, always lazily, so that stock settings run
+`tfsched` API and `tfsched.ordering` / `tracing` / `simulator`, always lazily, so that stock settings run
 where the native library is missing.
 """
 
