@@ -1,8 +1,9 @@
-"""Whole runs of `--cluster`: over a shell that stands for ssh, in network namespaces; as steps of srun; by TF_CONFIG."""
+"""Whole runs of `--cluster`: over ssh between network namespaces; as steps of a stand-in for srun; by TF_CONFIG."""
 
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,10 +19,18 @@ LIMIT_S = 500
 
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 
-# What sshd does: the user's shell runs the last argument on the host, here in its namespace.
-SSH = """#!/bin/sh
-[ "$1" = -o ] && shift 2
-exec {enter} sh -c "$2"
+SSHD = """Port 22
+HostKey {directory}/host_key
+AuthorizedKeysFile {directory}/user_key.pub
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+PidFile none
+"""
+SSH = """IdentityFile {directory}/user_key
+UserKnownHostsFile /dev/null
+StrictHostKeyChecking no
+LogLevel ERROR
 """
 
 # Takes the flags that the bench uses, and no other.
@@ -87,8 +96,44 @@ def tasks_with(marker: str) -> list[int]:
     return found
 
 
-def hosts_file(tmp_path: pathlib.Path, hosts: list[dict], ssh: str, **common) -> str:
-    content = {"ssh": [ssh, "-o", "BatchMode=yes"], "python": sys.executable, "directory": str(tmp_path)}
+def serve_ssh(directory: pathlib.Path, testbed: Testbed, servers: list[str], client: str) -> list[str]:
+    """Starts a real sshd on each of the servers; the command with which the client reaches them, once they answer."""
+    for key in ("host_key", "user_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)], check=True, timeout=60)
+    pathlib.Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd wants it, and makes it only when the system starts it
+    (directory / "sshd_config").write_text(SSHD.format(directory=directory))
+    names = "".join(f"Host {name}\n  HostName {testbed.address(name)}\n" for name in servers)
+    (directory / "ssh_config").write_text(
+        f"{names}Host *\n  " + SSH.format(directory=directory).replace("\n", "\n  ").rstrip()
+    )
+    command = [
+        "ip",
+        "netns",
+        "exec",
+        testbed.namespace(client),
+        "ssh",
+        "-F",
+        str(directory / "ssh_config"),
+        "-o",
+        "BatchMode=yes",
+    ]
+    for name in servers:
+        testbed.exec(name, [sshd(), "-D", "-e", "-f", str(directory / "sshd_config")], stderr=subprocess.DEVNULL)
+    for name in servers:
+        deadline_s = time.monotonic() + 30
+        while (done := subprocess.run([*command, name, "true"], capture_output=True, text=True, timeout=60)).returncode:
+            assert time.monotonic() < deadline_s, done.stderr
+            time.sleep(0.2)
+    return command
+
+
+def sshd() -> str | None:
+    """The server's path; it must be called by it."""
+    return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+def hosts_file(tmp_path: pathlib.Path, hosts: list[dict], ssh: list[str], **common) -> str:
+    content = {"ssh": ssh, "python": sys.executable, "directory": str(tmp_path)}
     environment = {"PYTHONPATH": str(ROOT), "MARKER": tmp_path.name}
     path = tmp_path / "hosts.yaml"
     path.write_text(json.dumps({**content, "environment": environment, **common, "hosts": hosts}))
@@ -99,9 +144,10 @@ def test_over_ssh_between_network_namespaces(tmp_path):
     available, reason = netns_available()
     if not available:
         pytest.skip(reason)
-    with Testbed(["node1", "node2", "node3"], 400e6) as testbed:
-        enter = f'ip netns exec {testbed.namespace("")}"$1"'
-        ssh = script(tmp_path / "ssh", SSH.format(enter=enter))
+    if sshd() is None:
+        pytest.skip("there is no sshd; install openssh-server")
+    with Testbed(["desk", "node1", "node2", "node3"], 400e6) as testbed:
+        ssh = serve_ssh(tmp_path, testbed, ["node1", "node2", "node3"], "desk")
         hosts = [
             {"host": "node1", "role": "ps", "address": testbed.address("node1"), "port": 3000},
             {"host": "node2", "role": "worker", "address": testbed.address("node2")},
@@ -122,11 +168,13 @@ def test_over_ssh_between_network_namespaces(tmp_path):
     assert result["bounds"]["pull_s"] > 0.01  # the limited links are what carried them
     assert "400 Mbit/s, links of the hosts" in out and "at the links' rate 0.031 s" in " ".join(out.split())
     assert "[ps0 on node1] " in err and "[worker1 on node3] " in err
+    assert "DeleteWorkerSession" not in err  # no session is closed while its servers end
     assert tasks_with(tmp_path.name) == []
 
 
 def test_all_reduces_as_steps_of_srun(tmp_path):
     script(tmp_path / "srun", SRUN)
+    script(tmp_path / "scontrol", '#!/bin/sh\nprintf "127.0.0.1\\n127.0.0.2\\n"\n')  # this machine's own knows no such job
     environment = {
         "SLURM_JOB_NODELIST": "127.0.0.[1-2]",
         "PATH": f"{tmp_path}:{os.environ['PATH']}",

@@ -101,7 +101,8 @@ def _handler(spec: dict[str, Any]) -> Any:
     )
 
 
-def _serve(requests: IO[str], answers: IO[str]) -> None:
+def _serve(requests: IO[str], answers: IO[str]) -> Any:
+    """Answers requests until nobody sends any more; returns what has answered them."""
     name, handler = "a task", None
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +127,7 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
             content = {"error": _sentence(name, error)}
         answers.write(json.dumps(content) + "\n")
         answers.flush()
+    return handler
 
 
 def _sentence(name: str, error: Exception) -> str:
@@ -162,7 +164,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _end_with_parent()
-    _serve(sys.stdin, answers)
+    # Sessions that were left open are kept: closing them would call servers that end at this moment.
+    handler = _serve(sys.stdin, answers)  # noqa: F841
     # A server cannot be stopped from Python, and an orderly exit may wait for its peers for ever.
     sys.stderr.flush()
     os._exit(0)
