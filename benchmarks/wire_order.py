@@ -69,9 +69,8 @@ def main() -> None:
     args = parser.parse_args()
     from tfsched.tracing import load_trace
 
-    print(
-        "| trace | steps | transfers | written in wrong order | arrived in wrong order | earlier by, ms |\n|---|---|---|---|---|---|"
-    )
+    columns = ("trace", "steps", "transfers", "written in wrong order", "arrived in wrong order", "earlier by, ms")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for path in args.traces:
         trace = load_trace(path)
         transfers, *wrong = count(trace)

@@ -31,6 +31,7 @@ def tables() -> None:
     for title, where in (
         ("As section 5.1 describes it: 3 workers of limited bandwidth, a server of 10 Gbit/s", SERVER_10),
         ("Fitted: 2 workers, and the server's link limited as theirs", "--workers 2"),
+        ("The same, updated part by part", "--workers 2 --set updates=piece"),
     ):
         print(f"{title}:\n")
         line = f"sweep --model resnet50 --flops 1.66e12 --batch 64 --bandwidth {BANDWIDTHS} {where} {TAIL}"
@@ -86,16 +87,22 @@ def gains() -> None:
         # A file has no batch: its samples are steps.
         rows = [[f"{bps / 1e6:,.0f}", *[rate(row, 2 / 64) for row in of.values()]] for bps, of in steps.items()]
         table(["Mbit/s", "prophet", "bytescheduler, 16 MB credit"], rows)
-        print("VGG19, one by one and in the four blocks that the text names:\n")
+        print("VGG19 at 3 Gbit/s, one by one and in the four blocks that the text names:\n")
         rows = []
         whole = profiles.load("vgg19", 64, 1.66e12)
-        for name, made in (("one by one", whole), ("four blocks", stepwise(whole, (28, 14, 2)))):
+        blocks = stepwise(whole, (28, 14, 2))
+        for updates, name, made in (
+            ("tensor", "one by one", whole),
+            ("tensor", "four blocks", blocks),
+            ("piece", "one by one", whole),
+            ("piece", "four blocks", blocks),
+        ):
             layers.write_text(made.to_csv())
-            steps = by_point(command(f"sweep {layers} --bandwidth 3gbit,10gbit {line}")["rows"], "bandwidth_bps")
-            for bps, of in steps.items():
-                cells = [rate(of[method], 2 / 64) for method in names]
-                rows.append([name, f"{bps / 1e6:,.0f}", *cells, gain(of[names[0]], of[names[1]])])
-        table(["gradients", "Mbit/s", "prophet", "bytescheduler, 16 MB credit", "gain"], rows)
+            steps = by_point(command(f"sweep {layers} --bandwidth 3gbit {line} --set updates={updates}")["rows"], "workers")
+            of = steps[2]
+            cells = [rate(of[method], 2 / 64) for method in names]
+            rows.append([f"by {updates}", name, *cells, gain(of[names[0]], of[names[1]])])
+        table(["updates", "gradients", "prophet", "bytescheduler, 16 MB credit", "gain"], rows)
 
 
 def stepwise(layers: LayerTable, begins: Sequence[int]) -> LayerTable:
@@ -130,7 +137,7 @@ def workers() -> None:
     for title, own in (
         ("3 workers", "10gbit,10gbit,500mbit"),
         ("2 workers", "10gbit,500mbit"),
-        ("250 Mbit/s", "10gbit,250mbit"),
+        ("2 workers, 250 Mbit/s", "10gbit,250mbit"),
     ):
         count = own.count(",") + 1
         line = f"sweep --model resnet50 --flops 1.66e12 --batch 64 --bandwidth 10gbit --workers {count} "

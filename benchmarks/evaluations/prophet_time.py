@@ -43,16 +43,13 @@ def sizes() -> None:
     print("Figure 3, samples a second of one worker:\n")
     run = Shown()
     parts = (0.16, 0.5, 1, 2, 4, 8)
-    of = point(
-        f"sweep {FITTED} --method {','.join(f'p3{FREE}:partition_bytes={round(1e6 * part)}' for part in parts)} {COUNTS}",
-        run,
-    )
+    p3 = ",".join(f"p3{FREE}:partition_bytes={round(1e6 * part)}" for part in parts)
+    of = point(f"sweep {FITTED} --method {p3} {COUNTS}", run)
     table(["partition, MB", *[f"{part:g}" for part in parts]], [["P3", *[rate(row, 2) for row in of.values()]]])
     credits = (3, 4, 6, 8, 10, 13)
-    of = point(f"sweep {FITTED} --method {','.join(sized(3, credit) for credit in credits)} {COUNTS}")
-    table(
-        ["credit, MB", *[f"{credit:g}" for credit in credits]], [["ByteScheduler", *[rate(row, 2) for row in of.values()]]]
-    )
+    of = point(f"sweep {FITTED} --method {','.join(sized(3, credit) for credit in credits)} {COUNTS}", Shown())
+    cells = ["ByteScheduler, parts of 3 MB", *[rate(row, 2) for row in of.values()]]
+    table(["credit, MB", *[f"{credit:g}" for credit in credits]], [cells])
 
 
 def utilisation() -> None:

@@ -88,7 +88,7 @@ def efficiency() -> None:
     """Figures 7 and 8: how well E predicts the step time of Inception v2's forward pass, and how steady it is."""
     print("### TicTac, figures 7 and 8\n")
     rows = []
-    for workers, noise in ((4, 0.02), (4, 0.002), (1, 0.002)):
+    for workers, noise in ((4, 0.02), (4, 0.0035), (1, 0.0035)):
         batch = BATCHES["inception_v2"] * workers // 4
         what = f"--model inception_v2 --batch {batch} --phase forward --workers {workers}"
         line = f"simulate {what} {settings(noise, 300)}"
@@ -104,7 +104,7 @@ def efficiency() -> None:
         rows.append(
             [
                 f"{workers}",
-                f"{noise:.1%}",
+                f"{noise:.2%}",
                 f"{r_squared(e, [ratio for name in both for ratio in ratios[name]]):.3f}",
                 # 95% of the steps are at least as good.
                 *[f"{percentile(ratios[name], 5):.3f}" for name in METHODS],
