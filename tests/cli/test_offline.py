@@ -131,9 +131,10 @@ def test_flags_win_over_the_cluster_file(recorded):
     ]
     assert "2 worker(s), 2 server(s), ps, 1 Gbit/s, start-up 20" in call(*arguments).json()["description"]
     changed = call(
-        *arguments, "--workers", 3, "--servers", "workers", "--bandwidth", "2gbit", "--set", "straggler=none"
-    ).json()
-    assert "3 worker(s), 3 server(s), ps, 2 Gbit/s" in changed["description"]
+        *arguments, "--workers", 3, "--servers", "workers", "--bandwidth", "2gbit",
+        "--set", "worker_bandwidth_bps=[1gbit,1gbit,500mbit],straggler=none",
+    ).json()  # fmt: skip
+    assert "3 worker(s) of 0.5 to 1 Gbit/s, 3 server(s), ps, 2 Gbit/s" in changed["description"]
     assert "straggler: none" in changed["cluster"]
 
 
@@ -276,6 +277,7 @@ MISTAKES = [
     ("simulate --model resnet18 --method tao:credit_bytes=x", "credit_bytes"),
     ("simulate --model resnet18 --set nope=3", "nope"),
     ("simulate --model resnet18 --set startup_us=fast", "startup_us"),
+    ("simulate --model resnet18 --workers 3 --set worker_bandwidth_bps=[1gbit,2gbit]", "has 2 numbers for 3 workers"),
     ("simulate --model resnet18 --servers many", "many"),
     ("simulate --model resnet18 --cluster {d}/no.yaml", "no.yaml"),
     ("simulate --model resnet18 --cluster {d}/metadata.pb", "metadata.pb"),

@@ -40,7 +40,7 @@ def random_dag(draw: random.Random, size: int) -> Dag:
 
 def random_cluster(draw: random.Random) -> Cluster:
     architecture = draw.choice(["ps"] * 4 + ["ring", "allreduce"])
-    return Cluster(
+    cluster = Cluster(
         workers=draw.randint(1, 5),
         servers=draw.randint(1, 3),
         architecture=architecture,
@@ -62,6 +62,11 @@ def random_cluster(draw: random.Random) -> Cluster:
         colocated=draw.random() < 0.3,
         streams=draw.randint(1, 2),
     )
+    if draw.random() < 0.7:
+        return cluster
+    hosts = [draw.choice([BPS, BPS / 2, 3 * BPS]) for _ in range(cluster.workers)]
+    own = tuple(hosts[worker // cluster.tasks_per_host] for worker in range(cluster.workers))
+    return cluster.replace(worker_bandwidth_bps=own)
 
 
 def random_method(draw: random.Random) -> Method:

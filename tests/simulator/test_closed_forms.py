@@ -183,3 +183,21 @@ def test_asynchronous_workers_keep_their_own_pace() -> None:
     # Steps of 200 and of 50 µs, in the mean, and a little for the network.
     assert result.median_us == pytest.approx(125, abs=1)
     assert simulate(workload, cluster.replace(synchronous=True), IN_ORDER).median_us == pytest.approx(200, abs=1)
+
+
+def test_the_slowest_workers_link_sets_the_step_of_synchronous_training() -> None:
+    workload = Workload.from_layers(layers((10, 20, 40)))
+    cluster = Cluster(workers=2, bandwidth_bps=100 * BPS, worker_bandwidth_bps=(100 * BPS, BPS))
+    # Pull, forward, backward, push; the server's link and the other worker's take a hundredth of the time.
+    assert step_us(workload, cluster) == pytest.approx(40 + 10 + 20 + 40, abs=1)
+    for architecture in ("ring", "allreduce"):
+        slow = step_us(workload, cluster.replace(architecture=architecture))
+        assert slow == pytest.approx(step_us(workload, Cluster(workers=2, architecture=architecture, bandwidth_bps=BPS)))
+
+
+def test_asynchronous_workers_have_the_pace_of_their_own_links() -> None:
+    workload = Workload.from_layers(layers((0, 0, 1000)))
+    cluster = Cluster(workers=2, bandwidth_bps=100 * BPS, worker_bandwidth_bps=(10 * BPS, BPS), synchronous=False)
+    result = simulate(workload, cluster, IN_ORDER, iterations=4)
+    # Steps of 2 * 100 and 2 * 1000 µs, in the mean.
+    assert result.median_us == pytest.approx(1100, rel=0.02)

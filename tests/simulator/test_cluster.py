@@ -18,7 +18,7 @@ def test_yaml_round_trip(tmp_path: pathlib.Path) -> None:
         path = tmp_path / f"{seed}.yaml"
         path.write_text(cluster.to_yaml())
         assert Cluster.from_yaml(str(path)) == cluster
-    cluster = Cluster(workers=2, compute_scale=(1.0, 0.5))
+    cluster = Cluster(workers=2, compute_scale=(1.0, 0.5), worker_bandwidth_bps=(1e9, 5e8))
     path.write_text(cluster.to_yaml())
     assert Cluster.from_yaml(str(path)) == cluster
 
@@ -42,6 +42,10 @@ def test_yaml_round_trip(tmp_path: pathlib.Path) -> None:
         ("architecture: ring\nsynchronous: false", "synchronous is false"),
         ("compute_scale: [1, 2]", "compute_scale has 2 speeds for 1 workers"),
         ("compute_scale: 0", "compute_scale is 0"),
+        ("worker_bandwidth_bps: [1e9, 2e9]", "worker_bandwidth_bps has 2 numbers for 1 workers"),
+        ("worker_bandwidth_bps: 5", "worker_bandwidth_bps is 5 for 1 workers"),
+        ("worker_bandwidth_bps: [0]", "worker_bandwidth_bps is 0"),
+        ("workers: 2\ntasks_per_host: 2\nworker_bandwidth_bps: [1000000000, 2]", "workers 0 and 1 share a host"),
         ("compute_scale: 1e300", "compute_scale is"),
         ("wokers: 2", "unknown key 'wokers'"),
         ("1: 2", "unknown key 1"),
@@ -83,6 +87,10 @@ def test_hosts() -> None:
     assert Cluster(workers=2, servers=3, colocated=True).hosts()[:2] == ([0, 1], [0, 1, 0])
     assert Cluster(workers=1, servers=1, server_bandwidth_bps=5e9).hosts()[2] == [1e9, 5e9]
     assert Cluster(workers=2, architecture="ring").hosts()[:2] == ([0, 1], [])
+    slow = Cluster(workers=2, worker_bandwidth_bps=(1e9, 5e8))
+    assert slow.hosts()[2] == [1e9, 5e8, 1e9]
+    assert slow.worker_bps() == 5e8
+    assert slow.replace(colocated=True, server_bandwidth_bps=2e9).hosts()[2] == [2e9, 5e8]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -69,12 +70,31 @@ def base_cluster(flags: CommandFlags) -> Cluster:
     if flags.barrier != "file":
         changes["barrier"] = flags.barrier == "on"
     known = {field.name for field in dataclasses.fields(Cluster)}
-    for item in flags.set:
+    for item in settings(flags.set):
         key, equals, text = item.partition("=")
         if not equals or key not in known:
             raise UsageError(f"--set got {item!r}; give key=value with a key of {', '.join(sorted(known))}.")
         changes[key] = number_of(key, _value(text))
+    if any(isinstance(value, list) for value in changes.values()):
+        changes.setdefault("workers", _first_workers(flags) or cluster.workers)  # a list has one value for each of them
     return replace(cluster, changes)
+
+
+def _first_workers(flags: CommandFlags) -> int:
+    """The number of workers that --workers names, or the first of several; 0 if it is not given or none."""
+    text = str(flags.workers[0] if isinstance(flags.workers, list) and flags.workers else flags.workers)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def settings(items: Sequence[str]) -> list[str]:
+    """The items of --set: a flag's list ends at every comma, and a list in it, as in key=[1,2], does not."""
+    result: list[str] = []
+    for item in items:
+        if result and result[-1].count("[") > result[-1].count("]"):
+            result[-1] += f",{item}"
+        else:
+            result.append(item)
+    return result
 
 
 def read_cluster(path: str) -> Cluster:
@@ -87,6 +107,8 @@ def read_cluster(path: str) -> Cluster:
 
 def number_of(key: Any, value: Any) -> Any:
     """The number that a text stands for, where the key wants one; anything else as it is, for Cluster to judge."""
+    if isinstance(value, list):
+        return [number_of(key, one) for one in value]
     if not isinstance(value, str) or key in TEXTS:
         return value
     if isinstance(key, str) and key.endswith("_bps"):

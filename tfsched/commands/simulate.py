@@ -87,8 +87,10 @@ def what_is_simulated(flags: CommandFlags, arguments: list[str]) -> str:
 def describe(cluster: Cluster) -> str:
     """The cluster in a few words."""
     servers = "" if cluster.all_reduces else f", {cluster.servers} server(s)"
+    own = cluster.worker_bandwidth_bps
+    spread = f" of {min(own) / 1e9:g} to {max(own) / 1e9:g} Gbit/s" if own else ""
     return (
-        f"{cluster.workers} worker(s){servers}, {cluster.architecture}, {cluster.bandwidth_bps / 1e9:g} Gbit/s, "
+        f"{cluster.workers} worker(s){spread}{servers}, {cluster.architecture}, {cluster.bandwidth_bps / 1e9:g} Gbit/s, "
         f"start-up {cluster.startup_us:g} µs, {'barrier' if cluster.barrier else 'no barrier'}"
     )
 

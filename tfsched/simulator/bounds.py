@@ -19,8 +19,9 @@ def bounds_us(workload: Workload, cluster: Cluster, factor: float = 1.0) -> tupl
         rounds = 2.0 * (cluster.workers - 1)
         # Messages to different workers start at once.
         startup_us = cluster.startup_us * (rounds if cluster.architecture == "ring" else min(cluster.workers - 1, 2))
+        slowest_bps = min(cluster.hosts()[2])
         ring_us = sum(
-            startup_us + rounds * size / cluster.workers * 8e6 / cluster.bandwidth_bps
+            startup_us + rounds * size / cluster.workers * 8e6 / slowest_bps
             for size, p in zip(sizes, workload.parameters, strict=True)
             if p.made_by
         )

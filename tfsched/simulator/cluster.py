@@ -58,6 +58,7 @@ class Cluster:
       algorithm: of "allreduce": "auto", by size and workers (docs/allreduce-internals.md), or one of them for all tensors.
       bandwidth_bps: of each host's link, in either direction at once.
       server_bandwidth_bps: the same for hosts of servers; None for `bandwidth_bps`.
+      worker_bandwidth_bps: the same for the host of each worker, one number for each; None for `bandwidth_bps`.
       startup_us: start-up cost of each message. Its connection is held for so long, the links are not.
       release_us: from a message's last byte until the sender has its credit back.
       step_overhead_us: from a step's beginning until its tensors are asked for and its ops may run.
@@ -88,6 +89,7 @@ class Cluster:
     algorithm: str = "auto"
     bandwidth_bps: float = 1e9
     server_bandwidth_bps: float | None = None
+    worker_bandwidth_bps: tuple[float, ...] | None = None
     startup_us: float = 0.0
     release_us: float = 0.0
     step_overhead_us: float = 0.0
@@ -129,13 +131,35 @@ class Cluster:
                 f"synchronous is false and the architecture {self.architecture}; an all-reduce waits for all workers"
             )
         self._set_compute_scale()
+        self._set_worker_bandwidths()
 
     def _set_number(self, name: str, most: float, *, positive: bool = False) -> None:
-        value = _checks.number(getattr(self, name), name, SimulatorError, positive=positive)
+        object.__setattr__(self, name, self._number(getattr(self, name), name, most, positive))
+
+    @staticmethod
+    def _number(given: object, name: str, most: float, positive: bool) -> float:
+        value = _checks.number(given, name, SimulatorError, positive=positive)
         if value > most or (positive and value < 1):
             least = "1" if positive else "0"
             raise SimulatorError(f"{name} is {show(value)}; give a number from {least} to {most:g}")
-        object.__setattr__(self, name, value)
+        return value
+
+    def _set_worker_bandwidths(self) -> None:
+        given: Any = self.worker_bandwidth_bps
+        if given is None:
+            return
+        if not isinstance(given, (list, tuple)) or len(given) != self.workers:
+            count = f"has {len(given)} numbers" if isinstance(given, (list, tuple)) else f"is {show(given)}"
+            raise SimulatorError(f"worker_bandwidth_bps {count} for {self.workers} workers; give a list with one for each")
+        values = tuple(self._number(value, "worker_bandwidth_bps", 1e18, True) for value in given)
+        object.__setattr__(self, "worker_bandwidth_bps", values)
+        for worker, bps in enumerate(values):
+            first = worker // self.tasks_per_host * self.tasks_per_host
+            if bps != values[first]:
+                raise SimulatorError(
+                    f"workers {first} and {worker} share a host, and worker_bandwidth_bps gives them {values[first]:g} and "
+                    f"{bps:g}; give workers of one host the same"
+                )
 
     def _set_compute_scale(self) -> None:
         scale: Any = self.compute_scale
@@ -185,8 +209,9 @@ class Cluster:
     def to_yaml(self) -> str:
         """YAML text of all fields; `from_yaml` of a file with it gives an equal cluster."""
         fields = dataclasses.asdict(self)
-        if isinstance(self.compute_scale, tuple):
-            fields["compute_scale"] = list(self.compute_scale)
+        for name in ("compute_scale", "worker_bandwidth_bps"):
+            if isinstance(fields[name], tuple):
+                fields[name] = list(fields[name])
         return str(yaml.safe_dump(fields, sort_keys=False))
 
     def compute_factors(self, steps: int, seed: int) -> np.ndarray:
@@ -213,6 +238,8 @@ class Cluster:
         elif self.colocated:
             of_server = [host % (of_worker[-1] + 1) for host in of_server]
         bps = [self.bandwidth_bps] * (max([*of_worker, *of_server]) + 1)
+        for host, worker_bps in zip(of_worker, self.worker_bandwidth_bps or (), strict=False):
+            bps[host] = worker_bps
         if self.server_bandwidth_bps is not None:
             for host in of_server:
                 bps[host] = self.server_bandwidth_bps

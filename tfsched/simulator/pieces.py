@@ -74,12 +74,13 @@ def servers_of(parameters: Sequence[Parameter], cluster: Cluster) -> list[int]:
 def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> Decision | None:
     """What the method's ordering says of the workload, keyed by `Workload.link_names`; None without an ordering.
 
-    The ordering is told the bandwidth that one worker has if all of them use the servers at once, or that of an all-reduce.
+    The ordering is told the bandwidth that one worker has if all of them use the servers at once, or that of an all-reduce,
+    over the slowest link.
     """
     if method.ordering is None:
         return None
     ordering = registry.get(method.ordering)
-    bandwidth_bps, startup_us = cluster.bandwidth_bps, cluster.startup_us
+    bandwidth_bps, startup_us = min(cluster.hosts()[2]), cluster.startup_us
     if cluster.architecture == "ps":
         bandwidth_bps = cluster.worker_bps()
     elif cluster.workers > 1:
