@@ -12,10 +12,11 @@ Amounts = tuple[int, ...]
 Waiting = tuple[tuple[int, Amounts], ...]
 
 
-def all_flows(gradients: list[Gradient], startup: int, lag: int = 0) -> int:
+def all_flows(gradients: list[Gradient], startup: int, limit: int, lag: int = 0) -> int:
     """The least makespan over all messages of whole units of time, pushed and pulled in any order, links idle at will.
 
-    Time goes by in units. It knows nothing of levels, sizes and windows.
+    It knows nothing of levels, sizes and windows. What cannot come below `limit` is not followed; if nothing does, `limit`
+    is the answer.
     """
     count = len(gradients)
 
@@ -24,12 +25,25 @@ def all_flows(gradients: list[Gradient], startup: int, lag: int = 0) -> int:
         """The least makespan of what is left to push or pull at `now`; the links are busy until `up` and `down`."""
         if not any(left) and not waiting:
             return 0
-        result = 10**9
+        work = sum(left)
+        pulled = down + sum(startup + sum(carried) for _, carried in waiting)
+        if work:
+            pulled = max(pulled, max(up, now) + startup + 1 + lag) + startup + work
+        # The first unit of what is left of a gradient is pushed before any of it is pulled.
+        both = zip(gradients, left, strict=True)
+        least = 2 * startup + 1 + lag
+        ends = [max(up, now, g.release) + least + rest + g.tail for g, rest in both if rest]
+        if max([pulled + gradients[0].tail, *ends]) >= limit:
+            return limit
+        result = limit
         if up <= now:
             ready = [range(left[i] + 1) if gradients[i].release <= now else (0,) for i in range(count)]
             for carried in itertools.product(*ready):
                 if any(carried):
                     end = now + startup + sum(carried)
+                    last = max(g.tail for g, amount in zip(gradients, carried, strict=True) if amount)
+                    if max(end + lag, down) + startup + sum(carried) + last >= limit:
+                        continue
                     rest = tuple(a - b for a, b in zip(left, carried, strict=True))
                     more = tuple(sorted((*waiting, (end + lag, carried))))
                     result = min(result, best(now, end, down, rest, more))
@@ -59,7 +73,7 @@ def cp_sat_flow(
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    horizon = gradients[-1].release + lag + 2 * (sum(g.wire for g in gradients) + startup)
+    horizon = gradients[-1].release + lag + 2 * (sum(g.wire for g in gradients) + most * startup)
     goal = model.new_int_var(0, horizon + gradients[-1].tail, "makespan")
 
     def link(name: str) -> list[tuple[list[cp_model.IntVar], cp_model.IntVar, cp_model.IntVar, cp_model.IntVar]]:

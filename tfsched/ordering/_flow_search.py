@@ -18,7 +18,11 @@ _STEPS = range(-10, 11)
 # How far between the bound and the best so far the makespan lies for which messages are made.
 _AIMS = (0.0, 0.3, 0.6, 1.0)
 # Changes at random, each kept if it is better.
-_CHANGES = 400
+_CHANGES = 500
+# What all candidates together may have, in messages: some seconds. Then the best so far is the answer.
+_MOST_MESSAGES = 100_000
+# Nothing is gained by smaller pieces than this part of all bytes, not even where a message costs nothing.
+_MOST_PIECES = 500
 # As good as the bound.
 _NEAR = 1e-5
 
@@ -73,12 +77,13 @@ class Search:
         self._pushed: list[Push] = []
         self._shape = _Shape(1, (0,))
         self._tried: dict[tuple[int, ...], None] = {}
+        self._messages = 0
 
     def run(self) -> list[Push]:
         """The messages of the shortest step that was found. The same for the same instance."""
         total = self._made[-1]
         # One gradient of all the bytes is best sent so; without start-up pieces are as small as is reasonable.
-        size = middle = max(1, math.isqrt(total * max(self._startup, total // 40_000)))
+        size = middle = max(1, math.isqrt(total * max(self._startup, total // 10_000)))
         for step in _STEPS:
             trial = max(1, round(middle * 2 ** (step / 4)))
             if self._try(_Shape(trial, self._left(trial, None))):
@@ -87,25 +92,32 @@ class Search:
             aim = self._bound + round(part * (self._makespan - self._bound))
             for step in range(-4, 9):
                 trial = max(1, round(size * 2 ** (step / 8)))
-                if self._try(_Shape(trial, self._left(trial, aim), aim)):
+                if not self._enough() and self._try(_Shape(trial, self._left(trial, aim), aim)):
                     size = trial
         for left in list(self._tried):
             for step in range(-4, 9, 2):
                 trial = max(1, round(size * 2 ** (step / 8)))
-                for aim in (None, (self._bound + self._makespan) // 2):
-                    self._try(_Shape(trial, left, aim))
+                for chosen in (None, (self._bound + self._makespan) // 2):
+                    if not self._enough():
+                        self._try(_Shape(trial, left, chosen))
         draw = random.Random(0)
         for _ in range(_CHANGES):
-            if self._makespan <= self._bound * (1 + _NEAR):
+            if self._enough():
                 break
-            self._try(self._changed(draw), draw.random() < 0.3)
+            self._try(self._changed(draw), draw.random() < 0.2)
         return self._pushed
+
+    def _enough(self) -> bool:
+        return self._makespan <= self._bound * (1 + _NEAR) or self._messages > _MOST_MESSAGES
 
     def _changed(self, draw: random.Random) -> _Shape:
         """The best shape with some of it drawn anew."""
         size, left, aim, own = self._shape
         count, what = len(self._gradients), draw.random()
-        if what < 0.2 and len(left) > 1:
+        if what < 0.1:
+            known = sorted({i for one in self._tried for i in one})
+            left = tuple(sorted(draw.sample(known, draw.randrange(1, min(6, len(known)) + 1))))
+        elif what < 0.2 and len(left) > 1:
             left = tuple(sorted({*left} - {draw.choice(left)}))
         elif what < 0.4:
             left = tuple(sorted({*left, draw.randrange(count)}))
@@ -143,13 +155,16 @@ class Search:
         """Whether the shape is better than the best so far, under the best limit for when messages have to be pulled."""
         better = False
         low = self._bound
-        limit = high = min(self._makespan, 2 * self._bound)
+        high = 2 * self._bound
+        limit = min(self._makespan, high)
         caps = self._caps(shape.size, shape.aim)
         for _ in range(8):
             pushes = self._pushes(shape, caps, 10**30 if unlimited else limit)
+            self._messages += len(pushes)
             found = self._length(pushes)
-            if found < self._makespan:
-                self._makespan, self._pushed, self._shape, better = found, pushes, shape, True
+            if found <= self._makespan:  # of equals the last: from it there may be a way on
+                better = better or found < self._makespan
+                self._makespan, self._pushed, self._shape = found, pushes, shape
             if found <= limit:
                 high = min(limit, found)
             else:
@@ -187,7 +202,7 @@ class Search:
             # With messages of x the window takes work + startup * work / x + x + startup.
             root = spare * spare - 4 * self._startup * work
             one = (spare + math.isqrt(root)) // 2 if root > 0 and spare > 0 else math.isqrt(self._startup * work)
-            size = min(size, max(1, one))
+            size = min(size, max(1, one, self._made[-1] // _MOST_PIECES))
             result.append(size)
         return result
 

@@ -41,8 +41,8 @@ def optimal(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
     is tried, and the shortest plan under `evaluate` is taken: it is never worse than any of them. The bound then uses
     tails lowered until they ascend.
 
-    A dag in which each transfer is pushed over one link and pulled over another (`servers.pushed_first`) is planned as a flow:
-    docs/optimal.md, "Servers". The messages name the pulls, and stand for pushes of the same bytes.
+    A dag in which each transfer is pushed over one link and pulled over another (`servers.pushed_first`) is planned as a
+    flow: docs/optimal.md, "Servers". The messages name the pulls, and stand for pushes of the same bytes.
 
     `notes`: chosen, makespan_us, bound_us, gap (0.01 is 1 %) and proven. Messages are held back until their planned time, so
     that a plan is as good as its times; `buckets` needs less of them. Raises DagError for a bad time. `seed` is that of the

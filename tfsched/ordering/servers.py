@@ -20,8 +20,8 @@ _TOLERANCE = 1e-5
 def pushed_first(dag: Dag) -> Dag:
     """Return the dag with each transfer x as two: x/push over another link like its own, and then x.
 
-    A piece of x may be pulled when it is pushed: that is what `optimal` plans for. `evaluate` and every other planner see two
-    transfers, of which the second waits for all of the first.
+    A piece of x may be pulled when it is pushed: that is what `optimal` plans for. `evaluate` and every other planner see
+    two transfers, of which the second waits for all of the first.
     """
     links = {op.resource: _unlike(f"{op.resource}/up", dag.resources) for op in dag.recvs}
     resources: list[Resource] = list(dag.resources.values())
