@@ -12,11 +12,11 @@ Amounts = tuple[int, ...]
 Waiting = tuple[tuple[int, Amounts], ...]
 
 
-def all_flows(gradients: list[Gradient], startup: int, limit: int, lag: int = 0) -> int:
+def all_flows(gradients: list[Gradient], startup: int, limit: int, lag: int = 0, *, same_order: bool = False) -> int:
     """The least makespan over all messages of whole units of time, pushed and pulled in any order, links idle at will.
 
     It knows nothing of levels, sizes and windows. What cannot come below `limit` is not followed; if nothing does, `limit`
-    is the answer.
+    is the answer. `same_order`: pulls go in the order of the pushes.
     """
     count = len(gradients)
 
@@ -48,7 +48,7 @@ def all_flows(gradients: list[Gradient], startup: int, limit: int, lag: int = 0)
                     more = tuple(sorted((*waiting, (end + lag, carried))))
                     result = min(result, best(now, end, down, rest, more))
         if down <= now:
-            for place, (at, carried) in enumerate(waiting):
+            for place, (at, carried) in enumerate(waiting[:1] if same_order else waiting):
                 if at <= now:
                     end = now + startup + sum(carried)
                     late = max(end + gradients[i].tail for i in range(count) if carried[i])

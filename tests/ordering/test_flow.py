@@ -34,6 +34,13 @@ def test_the_step_equals_every_schedule_in_whole_units() -> None:
         assert found.bound <= found.makespan == all_flows(flow, startup, found.makespan, lag), (flow, startup, lag)
 
 
+def test_the_bound_is_not_always_the_optimum() -> None:
+    """docs/optimal.md, "Servers"."""
+    flow = [Gradient(4, 3, 4), Gradient(6, 2, 8)]
+    assert lower_bound(flow, 2) == 22
+    assert all_flows(flow, 2, 99) == 23 == best_flow(flow, 2).makespan
+
+
 def test_one_gradient_is_sent_in_equal_messages() -> None:
     for work, startup in ((1, 0), (1, 9), (100, 1), (100, 4), (1000, 7), (999_999, 300)):
         found = best_flow([Gradient(5, work, 3)], startup, 2)
