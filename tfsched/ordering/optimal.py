@@ -3,19 +3,20 @@ be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from . import _paths
+from ._explicit import decision_of, messages_of, prefix_most, suffix_least
 from ._fast_schedule import FastSchedule
-from ._messages import Cost, costs
-from .chain import Gradient, Slot, best_cuts, fill
+from ._messages import costs
+from .chain import Gradient, best_cuts, fill
 from .dag import Dag
-from .decision import Decision, Message, Part
+from .decision import Decision, Message
 from .evaluate import evaluate
 from .jackson import Job, preemptive_schedule
-from .layer import layer
 from .oracle import times_ns
 from .registry import get, register
+from .servers import through_servers
 
 # Planners whose decisions are tried where the bound is not reached; those of a wire that preempts are not: no real one does.
 RIVALS = (
@@ -40,13 +41,19 @@ def optimal(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
     is tried, and the shortest plan under `evaluate` is taken: it is never worse than any of them. The bound then uses
     tails lowered until they ascend.
 
+    A dag in which each transfer is pushed over one link and pulled over another (`servers.pushed_first`) is planned as a
+    flow: docs/optimal.md, "Servers". The messages name the pulls, and stand for pushes of the same bytes.
+
     `notes`: chosen, makespan_us, bound_us, gap (0.01 is 1 %) and proven. Messages are held back until their planned time, so
     that a plan is as good as its times; `buckets` needs less of them. Raises DagError for a bad time. `seed` is that of the
     others.
     """
+    flow = through_servers(dag, times_us, _compute_bound(dag, times_ns(dag, times_us)))
+    if flow is not None:
+        return flow
     bound_us, messages = _of_links(dag, times_us)
     chosen = "cuts"
-    plan = _decision(dag, times_us, messages)
+    plan = decision_of(dag, times_us, messages)
     span_us = evaluate(dag, plan, times_us).makespan_us
     if span_us > bound_us * (1 + TOLERANCE):
         for name in RIVALS:
@@ -83,13 +90,13 @@ def _of_links(dag: Dag, times_us: Mapping[str, float] | None) -> tuple[float, li
         wires = [max(0, duration[i] - s) for i, s in zip(own, startups, strict=True)]
         least = min(startups)  # recvs of a shorter time than the link's start-up cost less
         tails = [tail[i] for i in own]
-        lowered = [Gradient(release[i], w, q) for i, w, q in zip(own, wires, _suffix_least(tails), strict=True)]
+        lowered = [Gradient(release[i], w, q) for i, w, q in zip(own, wires, suffix_least(tails), strict=True)]
         bound = max(bound, best_cuts(lowered, least).makespan)
         jobs = [Job(release[i], w, q) for i, w, q in zip(own, wires, tails, strict=True)]
         bound = max(bound, preemptive_schedule(jobs).makespan + least)
         # A recv that waits for others must not wait in a message for one of these: it goes alone, behind the messages.
         free = [k for k, i in enumerate(own) if not after_recv[i]]
-        high = _prefix_most([tails[k] for k in free])
+        high = prefix_most([tails[k] for k in free])
         raised = [Gradient(release[own[k]], wires[k], q) for k, q in zip(free, high, strict=True)]
         links.append(([own[k] for k in free], raised, max(startups)))
     messages: list[tuple[int, Message]] = []
@@ -97,7 +104,7 @@ def _of_links(dag: Dag, times_us: Mapping[str, float] | None) -> tuple[float, li
         if not own:
             continue
         slots = fill(gradients, startup, best_cuts(gradients, startup, bound))
-        messages += _messages(dag, own, cost, gradients, slots)
+        messages += messages_of(dag, own, cost, gradients, slots)
     messages.sort(key=lambda item: item[0])
     return bound / 1000.0, messages
 
@@ -107,55 +114,3 @@ def _compute_bound(dag: Dag, duration: Sequence[int]) -> int:
     links = {op.resource for op in dag.recvs}
     times = {op.name: 0.0 if op.resource in links else t / 1000.0 for op, t in zip(dag.ops, duration, strict=True)}
     return FastSchedule(dag, times).lower_bound()
-
-
-def _suffix_least(values: Sequence[int]) -> list[int]:
-    result = list(values)
-    for i in range(len(result) - 2, -1, -1):
-        result[i] = min(result[i], result[i + 1])
-    return result
-
-
-def _prefix_most(values: Sequence[int]) -> list[int]:
-    result = list(values)
-    for i in range(1, len(result)):
-        result[i] = max(result[i], result[i - 1])
-    return result
-
-
-def _messages(
-    dag: Dag, own: Sequence[int], cost: Mapping[int, Cost], gradients: Sequence[Gradient], slots: Iterable[Slot]
-) -> Iterator[tuple[int, Message]]:
-    """Slots in whole bytes: of a gradient the bytes that its time so far allows, rounded down, and all of it at its end."""
-    sent_ns = [0] * len(own)
-    sent_bytes = [0] * len(own)
-    for slot in slots:
-        parts = []
-        for place, time in slot.parts:
-            i, wire = own[place], gradients[place].wire
-            size = cost[i].size_bytes
-            sent_ns[place] += time
-            # What has no bytes or no time is sent whole, where its last part is.
-            until = size if sent_ns[place] == wire else size * sent_ns[place] // wire
-            if until > sent_bytes[place] or (size == 0 and sent_ns[place] == wire):
-                parts.append(Part(dag.ops[i].name, until - sent_bytes[place]))
-            sent_bytes[place] = until
-        if parts:
-            yield slot.start, Message(tuple(parts), slot.start / 1000.0)
-
-
-def _decision(dag: Dag, times_us: Mapping[str, float] | None, messages: Sequence[tuple[int, Message]]) -> Decision:
-    """Priorities by the first message of each recv; groups, for plans of whole transfers, are what is whole in one."""
-    sizes = {dag.ops[i].name: one.size_bytes for i, one in costs(dag, times_us).items()}
-    by_layer = layer(dag)
-    first: dict[str, float] = {}
-    groups: list[tuple[str, ...]] = []
-    for rank, (_, message) in enumerate(messages):
-        whole = tuple(part.recv for part in message.parts if part.size_bytes == sizes[part.recv])
-        if len(whole) > 1:
-            groups.append(whole)
-        for part in message.parts:
-            first.setdefault(part.recv, float(rank))
-    last = len(messages) + max(by_layer.values(), default=0.0)
-    priorities = {op.name: first.get(op.name, last + by_layer[op.name]) for op in dag.recvs}
-    return Decision(priorities, groups=groups, policy="bytescheduler", messages=[message for _, message in messages])

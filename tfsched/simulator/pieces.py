@@ -11,6 +11,7 @@ from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
 from tfsched.ordering.decision import Decision
+from tfsched.ordering.servers import pushed_first
 
 from .cluster import Cluster
 from .errors import SimulatorError
@@ -21,6 +22,8 @@ from .workload import Parameter, Workload
 PREEMPTION_BYTES = 1_000_000
 # Of one worker and step: more are a wrong unit, and would take minutes to list.
 MAX_PIECES = 1_000_000
+# Orderings that plan pushes and pulls as a flow, where pieces go through servers one by one.
+FLOWS = ("optimal",)
 
 
 class Piece(NamedTuple):
@@ -93,6 +96,9 @@ def decide(workload: Workload, cluster: Cluster, method: Method, seed: int) -> D
     dag = view(bandwidth_bps, startup_us)
     if not dag.recvs:
         return Decision({})
+    crossed = not (cluster.barrier if method.barrier is None else method.barrier)
+    if method.ordering in FLOWS and gradients and cluster.architecture == "ps" and crossed and cluster.updates == "piece":
+        dag = pushed_first(dag)
     try:
         priorities = ordering(dag, None, seed=seed)
     except (OrderingError, DagError, TfschedError):

@@ -1,0 +1,102 @@
+"""Steps with parameter servers as a DAG, each transfer pushed over one link and pulled over another, and their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import _paths
+from ._explicit import decision_of, messages_of, prefix_most, suffix_least
+from ._messages import costs
+from .chain import Gradient, Slot
+from .dag import Dag, Op, Resource
+from .decision import Decision
+from .flow import best_flow, check, lower_bound
+from .oracle import times_ns
+
+# A plan counts as proven this near to the bound.
+_TOLERANCE = 1e-5
+
+
+def pushed_first(dag: Dag) -> Dag:
+    """Return the dag with each transfer x as two: x/push over another link like its own, and then x.
+
+    A piece of x may be pulled when it is pushed: that is what `optimal` plans for. `evaluate` and every other planner see
+    two transfers, of which the second waits for all of the first.
+    """
+    links = {op.resource: _unlike(f"{op.resource}/up", dag.resources) for op in dag.recvs}
+    resources: list[Resource] = list(dag.resources.values())
+    resources += [dag.resources[link]._replace(name=name) for link, name in links.items()]
+    ops: list[Op] = []
+    for op in dag.ops:
+        if op.resource in links:
+            push = _unlike(f"{op.name}/push", dag.index)
+            ops.append(op._replace(name=push, resource=links[op.resource]))
+            ops.append(op._replace(inputs=(push,)))
+        else:
+            ops.append(op)
+    return Dag(resources, ops)
+
+
+def _unlike(name: str, known: Mapping[str, object]) -> str:
+    while name in known:
+        name += "'"
+    return name
+
+
+def through_servers(dag: Dag, times_us: Mapping[str, float] | None, at_least: int) -> Decision | None:
+    """Return the plan of a dag like those of `pushed_first` with one link each way, or None if it is not like them.
+
+    `at_least`: a makespan in ns that computing alone takes. Raises DagError for a bad time.
+    """
+    duration = times_ns(dag, times_us)
+    pairs = _pairs(dag, duration)
+    if not pairs:
+        return None
+    release, tail = _paths.heads(dag, duration), _paths.tails(dag, duration)
+    cost = costs(dag, times_us)
+    pairs.sort(key=lambda pair: (release[pair[0]], tail[pair[1]], pair[0]))
+    pulls = [pull for _, pull in pairs]
+    startups = [round(cost[i].startup_us * 1000.0) for i in pulls]
+    startup = max(startups)
+    # A transfer without bytes still needs a message that comes in time.
+    made = [Gradient(release[i], max(1, duration[j] - s), tail[j]) for (i, j), s in zip(pairs, startups, strict=True)]
+    tails = [gradient.tail for gradient in made]
+    raised = [gradient._replace(tail=q) for gradient, q in zip(made, prefix_most(tails), strict=True)]
+    lowered = [gradient._replace(tail=q) for gradient, q in zip(made, suffix_least(tails), strict=True)]
+    sublots = best_flow(raised, startup).sublots
+    bound = max(at_least, lower_bound(lowered, min(startups)))
+    makespan = max(at_least, check(made, startup, sublots))
+    # In the order of pulls: both ends prefer what is first, and pushes are held back until their time.
+    order = sorted(sublots, key=lambda sublot: (-max(i for i, _ in sublot.parts), sublot.push))
+    slots = [Slot(one.push, one.push + startup + sum(t for _, t in one.parts), one.parts) for one in sublots]
+    messages = dict(messages_of(dag, pulls, cost, made, slots))
+    plan = decision_of(dag, times_us, [(one.push, messages[one.push]) for one in order if one.push in messages])
+    for push, pull in pairs:
+        plan[dag.ops[push].name] = plan[dag.ops[pull].name]
+    plan.notes.update(
+        chosen="flow",
+        makespan_us=makespan / 1000.0,
+        bound_us=bound / 1000.0,
+        gap=makespan / bound - 1.0 if bound else 0.0,
+        proven=makespan <= bound * (1 + _TOLERANCE),
+    )
+    return plan
+
+
+def _pairs(dag: Dag, duration: Sequence[int]) -> list[tuple[int, int]]:
+    """(push, pull) of all transfers; none if the dag has others, more links, or two ways that differ in their times."""
+    after_recv = _paths.has_recv_before(dag)
+    pairs: list[tuple[int, int]] = []
+    for pull in dag.recv_indices:
+        if not after_recv[pull]:
+            continue
+        push, op = dag.input_indices[pull][0], dag.ops[pull]
+        alike = dag.ops[push].name.startswith(f"{op.name}/push") and dag.ops[push].resource.startswith(f"{op.resource}/up")
+        if not alike or len(dag.input_indices[pull]) != 1 or after_recv[push] or dag.consumers[push] != (pull,):
+            return []
+        if duration[push] != duration[pull] or dag.ops[push].size_bytes != op.size_bytes:
+            return []
+        pairs.append((push, pull))
+    if len({dag.ops[pull].resource for _, pull in pairs}) != 1 or 2 * len(pairs) != len(dag.recv_indices):
+        return []
+    return pairs
