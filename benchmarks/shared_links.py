@@ -11,8 +11,6 @@ the slower job's in parentheses:
   job may begin, spread over a step of the slower one.
 * worst: the least of these.
 * shifted: the best of these, which somebody chooses who begins the second job at that time.
-* paced: the same, and steps begin at multiples of a period, so that the jobs keep their distance. The period is a step of
-  the slower job, and of the faster one the whole fraction of it that is nearest to its step and not shorter.
 * halves: each job hands over half of the link's bandwidth at most (`tfsched.configure(rate_bps=...)`).
 * intense first: what the job sends that computes longer for each second of its communication goes before what the other
   sends, on every link (Crux: GPU intensity).
@@ -36,7 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tfsched.simulator import Beside, Cluster, Control, Job, Jobs, Workload, methods, profiles
 
-COLUMNS = ("today", "worst", "shifted", "paced", "halves", "intense first", "other first")
+COLUMNS = ("today", "worst", "shifted", "halves", "intense first", "other first")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -80,32 +78,22 @@ def shifts_us(jobs: Jobs, count: int) -> list[float]:
     return [slowest_us * k / count for k in range(count)]
 
 
-def periods_us(jobs: Jobs) -> list[float]:
-    """Of each job, the slowest one's step over a whole number, not shorter than the job's own."""
-    slowest_us = max(alone.iteration_us for alone in jobs.alone)
-    return [slowest_us / max(math.floor(slowest_us / alone.iteration_us), 1) for alone in jobs.alone]
-
-
 def row_of(args: argparse.Namespace, models: list[str], gbps: float, method: str) -> dict[str, Any]:
     """All columns of two jobs on one link, under one method."""
     jobs = jobs_of(args, models, gbps, method, args.straggler_scale)
     steady = jobs_of(args, models, gbps, method, 0.0) if args.straggler_scale else jobs
 
-    def together(us: float, periods: list[float], of: Jobs = jobs) -> Beside:
-        return of.beside([Control(period_us=periods[0]), Control(start_us=us, period_us=periods[1])])
+    def shifted(us: float, of: Jobs = jobs) -> Beside:
+        return of.beside([Control(), Control(start_us=us)])
 
-    def best(periods: list[float]) -> Beside:
-        """The second job begins when it is best without stragglers."""
-        us = max(shifts_us(steady, args.shifts), key=lambda us: together(us, periods, steady).mean_speed)
-        return together(us, periods)
-
-    today = [together(us, [0.0, 0.0]) for us in shifts_us(jobs, args.shifts)]
-    half = round(gbps * 1e9 / 2 / args.workers)
+    today = [shifted(us) for us in shifts_us(jobs, args.shifts)]
+    best_us = max(shifts_us(steady, args.shifts), key=lambda us: shifted(us, steady).mean_speed)
+    receivers = args.workers if args.architecture == "ps" else max(args.workers - 1, 1)
+    half = round(gbps * 1e9 / 2 / receivers)
     first = jobs.intense_first()
     found = {
         "worst": min(today, key=lambda beside: beside.mean_speed),
-        "shifted": best([0.0, 0.0]),
-        "paced": best(periods_us(steady)),
+        "shifted": shifted(best_us),
         "halves": jobs.beside([Control(rate_bps=half), Control(rate_bps=half)]),
         "intense first": jobs.beside(first),
         "other first": jobs.beside(first[::-1]),
@@ -115,6 +103,7 @@ def row_of(args: argparse.Namespace, models: list[str], gbps: float, method: str
         "gbps": gbps,
         "method": method,
         "alone_us": [alone.iteration_us for alone in jobs.alone],
+        "today_us": [mean([beside.iteration_us[job.name] for beside in today]) for job in jobs.jobs],
         "intensity": jobs.intensity(),
         "bound": jobs.bound(),
         "today": mean([beside.mean_speed for beside in today]),
@@ -135,8 +124,8 @@ def main() -> None:
     args = parse_arguments()
     rows = []
     if not args.json:
-        print(f"| jobs | Gbit/s | method | alone, ms | {' | '.join(COLUMNS)} | bound |")
-        print("|" + "---|" * (len(COLUMNS) + 5))
+        print(f"| jobs | Gbit/s | method | alone, ms | today, ms | {' | '.join(COLUMNS)} | bound |")
+        print("|" + "---|" * (len(COLUMNS) + 6))
     for text in args.jobs:
         for gbps in args.gbps:
             for method in args.methods:
@@ -144,14 +133,14 @@ def main() -> None:
                 rows.append(row)
                 if args.json:
                     continue
-                alone = ", ".join(f"{us / 1e3:.0f}" for us in row["alone_us"])
+                times = " | ".join(", ".join(f"{us / 1e3:.0f}" for us in row[name]) for name in ("alone_us", "today_us"))
                 cells = " | ".join(f"{100 * row[name]:.0f} ({100 * row[name + ' least']:.0f})" for name in COLUMNS)
-                print(f"| {text} | {gbps:g} | {method} | {alone} | {cells} | {100 * row['bound']:.0f} |", flush=True)
+                print(f"| {text} | {gbps:g} | {method} | {times} | {cells} | {100 * row['bound']:.0f} |", flush=True)
     if args.json:
         print(json.dumps(rows, indent=1))
         return
     cells = " | ".join(f"{100 * mean([row[name] for row in rows]):.0f}" for name in COLUMNS)
-    print(f"| mean | | | | {cells} | {100 * mean([row['bound'] for row in rows]):.0f} |")
+    print(f"| mean | | | | | {cells} | {100 * mean([row['bound'] for row in rows]):.0f} |")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,6 @@ Model CopyModel(const TfschedSimModel& from) {
   model.processing_us_per_byte = from.processing_us_per_byte;
   model.contention = from.contention;
   model.start_us = from.start_us;
-  model.period_us = from.period_us;
   model.window_begin_us = from.window_begin_us;
   model.window_end_us = from.window_end_us;
   model.pull_policy = from.pull_policy;

@@ -24,7 +24,7 @@ struct TfschedSimModel {
   uint64_t seed;
   int64_t credit_bytes, grace_us, rate_bps, exchange_piece_bytes, whole_bytes, exchange_pace_bps;
   double startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte, contention;
-  double start_us, period_us, window_begin_us, window_end_us;
+  double start_us, window_begin_us, window_end_us;
   const char* pull_policy;
   const char* push_policy;
   const double* host_bps;

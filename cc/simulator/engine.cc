@@ -73,7 +73,13 @@ Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* res
     result->window_end_us = model.window_end_us;
   }
   to_begin_ = to_end_ = model.workers;
-  for (int32_t worker = 0; worker < model.workers; ++worker) Begin(worker, 0, kNone);
+  for (int32_t worker = 0; worker < model.workers; ++worker) {
+    if (model.start_us > 0) {
+      After(model.start_us, Timed{What::kBegin, worker, 0, 0, kNone, 0});
+    } else {
+      Begin(worker, 0, kNone);
+    }
+  }
 }
 
 // Transfers first: whether they disturb an op is known when it starts.
@@ -165,11 +171,6 @@ void Engine::Begin(int32_t worker, int32_t step, int32_t event) {
   one.step = step;
   one.computing = false;
   one.begin_event = event;
-  const double earliest_us = model_.start_us + step * model_.period_us;
-  if (earliest_us > now_us_) {
-    After(earliest_us, Timed{What::kBegin, worker, 0, step, event, now_us_});
-    return;
-  }
   result_->begin_us[static_cast<size_t>(step) * workers_.size() + static_cast<size_t>(worker)] = now_us_;
   if (step == model_.measured_from && --to_begin_ == 0 && !model_.has_window()) result_->window_begin_us = now_us_;
   if (step == model_.steps) {

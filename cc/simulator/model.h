@@ -91,7 +91,6 @@ struct Model {
   // Beside other jobs (jobs.h).
   int32_t priority = 0;  // of all that it sends, on links that it shares; smaller is sooner
   double start_us = 0;   // when its first step begins
-  double period_us = 0;  // step k begins at `start_us` + k * `period_us` at the earliest
   double window_begin_us = 0;
   double window_end_us = 0;  // with both given, loads count between them, and not from `measured_from` on
 

@@ -31,6 +31,7 @@ def test_a_shift_by_half_a_step_takes_turns() -> None:
     beside = jobs.beside([Control(), Control(start_us=50)])
     assert beside.iteration_us == pytest.approx({"a": 100, "b": 100})
     assert beside.mean_speed == pytest.approx(1) == jobs.bound()
+    assert beside.begin_us["b"][:3] == pytest.approx([50, 150, 250])
     assert beside.utilisation["servers0 sending"] == pytest.approx(1)
 
 
@@ -46,13 +47,6 @@ def test_the_intense_job_goes_first() -> None:
     jobs = Jobs([forward_job("a", 10, 100), forward_job("b", 90, 100), forward_job("c", 50, 100)])
     assert jobs.intensity() == pytest.approx([0.1, 0.9, 0.5])
     assert [control.priority for control in jobs.intense_first()] == [2, 0, 1]
-
-
-def test_a_period_holds_steps_back() -> None:
-    jobs = Jobs([forward_job("a", 50, 50), forward_job("b", 10, 50)])
-    beside = jobs.beside([Control(period_us=100), Control(start_us=50, period_us=100)])
-    assert beside.iteration_us == pytest.approx({"a": 100, "b": 100})
-    assert beside.begin_us["b"][:3] == pytest.approx([50, 150, 250])
 
 
 def test_a_cap_is_the_core_s() -> None:
@@ -107,7 +101,7 @@ def test_together_they_send_no_more_than_the_link_carries() -> None:
         drawn = [drawn_job(name, draw, "servers") for name in "abc"]
         drawn = [dataclasses.replace(job, cluster=job.cluster.replace(architecture="ps", servers=1)) for job in drawn]
         jobs = Jobs(drawn, iterations=3, warmup=1, seed=seed)
-        controls = [Control(draw.randint(0, 2), draw.choice([0, 500]), draw.choice([0, 3000])) for _ in drawn]
+        controls = [Control(draw.randint(0, 2), draw.choice([0, 500])) for _ in drawn]
         beside = jobs.beside(controls)
         for job in drawn:
             steps = len(beside.begin_us[job.name]) - 1

@@ -69,7 +69,6 @@ class Control:
     Attributes:
       priority: of all that it sends, on every link; smaller is sooner. The others share what it leaves.
       start_us: when its first step begins.
-      period_us: step k begins at `start_us` + k * `period_us` at the earliest.
       rate_bps: what its tasks hand over to one receiver each, as `tfsched.configure(rate_bps=...)` does; 0: no cap.
 
     Raises SimulatorError for a value that is not one of these.
@@ -77,7 +76,6 @@ class Control:
 
     priority: int = 0
     start_us: float = 0.0
-    period_us: float = 0.0
     rate_bps: int = 0
 
     def __post_init__(self) -> None:
@@ -85,11 +83,10 @@ class Control:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
                 raise SimulatorError(f"{name} is {show(value)}; give a whole number from 0 to {most}")
-        for name in ("start_us", "period_us"):
-            value = _checks.number(getattr(self, name), name, SimulatorError)
-            if value > MAX_US:
-                raise SimulatorError(f"{name} is {show(value)}; give a number from 0 to {MAX_US:g}")
-            object.__setattr__(self, name, value)
+        start_us = _checks.number(self.start_us, "start_us", SimulatorError)
+        if start_us > MAX_US:
+            raise SimulatorError(f"start_us is {show(start_us)}; give a number from 0 to {MAX_US:g}")
+        object.__setattr__(self, "start_us", start_us)
 
 
 class Alone(NamedTuple):

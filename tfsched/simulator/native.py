@@ -47,7 +47,6 @@ _TIMES = [
     "processing_us_per_byte",
     "contention",
     "start_us",
-    "period_us",
     "window_begin_us",
     "window_end_us",
 ]

@@ -130,7 +130,6 @@ def make_model(
         "priority": 0,
         "rate_bps": 0,
         "start_us": 0.0,
-        "period_us": 0.0,
         "window_begin_us": 0.0,
         "window_end_us": 0.0,
         "exchange_piece_bytes": scheduled.exchange_bytes if exchanges else 0,
