@@ -1,4 +1,4 @@
-"""Trains two jobs on one real, limited link: ``python benchmarks/shared_links_wire.py [--bandwidth 200mbit] [--layers 6]``
+"""Trains two jobs on one real, limited link: ``python benchmarks/shared_links_wire.py [--bandwidth 40mbit] [--layers 2]``
 
 Needs root. Each job has a parameter server and a worker. The servers live on one host (a network namespace), the workers on
 hosts of their own. Both directions of the servers' link send packets marked with code point 46 before all others (htb).
@@ -174,17 +174,13 @@ def phase(trainings: list[Training], starts_s: list[float | None], seconds: floa
 
 
 def simulated(args: argparse.Namespace, bandwidth_bps: float, alone_s: list[float]) -> dict[str, float]:
-    """The mean speed of each row, from the time that both jobs need alone."""
+    """The mean speed of each row, from the time that the jobs, which are alike, need alone."""
     size = SIDE * SIDE * 4
     link_us = 2 * args.layers * size * 8e6 / bandwidth_bps
-    jobs = []
-    for number, step_s in enumerate(alone_s):
-        compute_us = max(step_s * 1e6 - link_us, 0.0)
-        last = [compute_us if i == args.layers - 1 else 0.0 for i in range(args.layers)]
-        table = LayerTable(Layer(str(i), us / 3, us * 2 / 3, size) for i, us in enumerate(last))
-        cluster = Cluster(bandwidth_bps=bandwidth_bps)
-        jobs.append(Job(str(number), Workload.from_layers(table), cluster, methods()["tio"]))
-    together = Jobs(jobs)
+    compute_us = max(sum(alone_s) / len(alone_s) * 1e6 - link_us, 0.0)
+    last = [compute_us if i == args.layers - 1 else 0.0 for i in range(args.layers)]
+    workload = Workload.from_layers(LayerTable(Layer(str(i), us / 3, us * 2 / 3, size) for i, us in enumerate(last)))
+    together = Jobs([Job(name, workload, Cluster(bandwidth_bps=bandwidth_bps), methods()["tio"]) for name in ("1", "2")])
     half_us = together.alone[0].iteration_us / 2
     return {
         "today": together.beside().mean_speed,
@@ -201,10 +197,10 @@ def too_long(number: int, frame: object) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Trains two jobs on one real, limited link.")
-    parser.add_argument("--bandwidth", default="200mbit")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--compute_s", type=float, default=0.6, help="how long a worker's step computes")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of each row")
+    parser.add_argument("--bandwidth", default="40mbit")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--compute_s", type=float, default=1.0, help="how long a worker's step computes")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each row")
     parser.add_argument("--job", default="", help=argparse.SUPPRESS)
     parser.add_argument("--spec", default="", help=argparse.SUPPRESS)
     args = parser.parse_args()
