@@ -4,16 +4,18 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/core/policy.h"
-#include "cc/simulator/engine.h"
+#include "cc/simulator/jobs.h"
 #include "cc/simulator/model.h"
 
 namespace tfsched::simulator {
 namespace {
 
 struct Owner {
+  explicit Owner(Result found) : result(std::move(found)) {}
   Result result;
   std::vector<int32_t> numbers;
   std::vector<double> times_us;
@@ -46,16 +48,21 @@ Model CopyModel(const TfschedSimModel& from) {
   model.seed = from.seed;
   model.credit_bytes = from.credit_bytes;
   model.grace_us = from.grace_us;
+  model.rate_bps = from.rate_bps;
   model.exchange_piece_bytes = from.exchange_piece_bytes;
   model.whole_bytes = from.whole_bytes;
   model.exchange_pace_bps = from.exchange_pace_bps;
   model.way = from.way;
+  model.priority = from.priority;
   model.startup_us = from.startup_us;
   model.release_us = from.release_us;
   model.step_overhead_us = from.step_overhead_us;
   model.update_us_per_byte = from.update_us_per_byte;
   model.processing_us_per_byte = from.processing_us_per_byte;
   model.contention = from.contention;
+  model.start_us = from.start_us;
+  model.window_begin_us = from.window_begin_us;
+  model.window_end_us = from.window_end_us;
   model.pull_policy = from.pull_policy;
   model.push_policy = from.push_policy;
   model.host_bps = Copy(from.host_bps, from.hosts);
@@ -110,27 +117,34 @@ void Show(std::unique_ptr<Owner> owner, TfschedSimResult* out) {
   out->owner = owner.release();
 }
 
-std::string Run(const TfschedSimModel& from, TfschedSimResult* out) {
-  if (from.size != static_cast<int64_t>(sizeof(from))) {
+std::string Run(const TfschedSimModel* from, int32_t count, TfschedSimResult* out) {
+  if (count < 1) return "there is no model";
+  if (from->size != static_cast<int64_t>(sizeof(*from))) {
     return "libtfsched_sim.so is of another version; run 'python setup.py build_simulator'";
   }
-  const Model model = CopyModel(from);
-  const std::string wrong = model.Check();
-  if (!wrong.empty()) return "these arrays of the model do not fit: " + wrong;
-  auto owner = std::make_unique<Owner>();
-  if (!Engine(model).Run(&owner->result)) return "something waits for what never comes";
-  Show(std::move(owner), out);
+  std::vector<Model> models;
+  for (int32_t job = 0; job < count; ++job) {
+    models.push_back(CopyModel(from[job]));
+    std::string wrong = models.back().Check();
+    if (wrong.empty() && models.back().host_bps != models[0].host_bps) wrong = "host_bps";
+    if (!wrong.empty()) return "these arrays of the model do not fit: " + wrong;
+  }
+  std::vector<Result> results;
+  if (!RunJobs(models, &results)) return "something waits for what never comes";
+  std::vector<std::unique_ptr<Owner>> owners;
+  for (Result& result : results) owners.push_back(std::make_unique<Owner>(std::move(result)));
+  for (int32_t job = 0; job < count; ++job) Show(std::move(owners[static_cast<size_t>(job)]), &out[job]);
   return "";
 }
 
 }  // namespace
 }  // namespace tfsched::simulator
 
-const char* tfsched_sim_run(const TfschedSimModel* model, TfschedSimResult* result) {
+const char* tfsched_sim_run_jobs(const TfschedSimModel* models, int32_t count, TfschedSimResult* results) {
   static thread_local std::string error;
-  *result = TfschedSimResult();
+  for (int32_t job = 0; job < count; ++job) results[job] = TfschedSimResult();
   try {
-    error = tfsched::simulator::Run(*model, result);
+    error = tfsched::simulator::Run(models, count, results);
   } catch (const std::exception& exception) {  // out of memory
     error = exception.what();
   }

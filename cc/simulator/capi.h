@@ -19,11 +19,12 @@ struct TfschedSimTable {
 struct TfschedSimModel {
   int64_t size;  // of this struct: both sides have to be of one version
   int32_t workers, servers, hosts, ops, tensors, pieces, streams, steps, measured_from, recorded_from;
-  int32_t orders, origin_op, way;
+  int32_t orders, origin_op, way, priority;
   int32_t barrier, synchronous, update_pieces, shuffle;
   uint64_t seed;
-  int64_t credit_bytes, grace_us, exchange_piece_bytes, whole_bytes, exchange_pace_bps;
+  int64_t credit_bytes, grace_us, rate_bps, exchange_piece_bytes, whole_bytes, exchange_pace_bps;
   double startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte, contention;
+  double start_us, window_begin_us, window_end_us;
   const char* pull_policy;
   const char* push_policy;
   const double* host_bps;
@@ -57,8 +58,9 @@ struct TfschedSimResult {
   void* owner;
 };
 
-// Simulates. nullptr, or why not, in words that hold until the thread's next call. On success the result has to be freed.
-TFSCHED_SIM_EXPORT const char* tfsched_sim_run(const TfschedSimModel* model, TfschedSimResult* result);
+// Simulates `count` jobs at the same time. nullptr, or why not, in words that hold until the thread's next call. On success
+// each of the `count` results has to be freed.
+TFSCHED_SIM_EXPORT const char* tfsched_sim_run_jobs(const TfschedSimModel* models, int32_t count, TfschedSimResult* results);
 TFSCHED_SIM_EXPORT void tfsched_sim_free(TfschedSimResult* result);
 
 // The names of the core's policies, separated by spaces.

@@ -24,9 +24,10 @@ std::vector<int32_t> Repeat(const std::vector<int32_t>& values, int32_t times) {
 
 }  // namespace
 
-Engine::Engine(const Model& model)
+Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* result)
     : model_(model),
-      traffic_(model),
+      result_(result),
+      traffic_(model, links, first_flow),
       op_consumers_(model.op_inputs.Inverse(model.ops())),
       tensor_readers_(model.op_reads.Inverse(model.tensors())),
       op_pushes_(model.push_inputs.Inverse(model.ops())),
@@ -59,45 +60,62 @@ Engine::Engine(const Model& model)
     worker.arrivals.assign(model.tensor_bytes.size(), 0);
     if (model.all_reduces()) worker.arrivals.assign(tensor_piece_count_.begin(), tensor_piece_count_.end());
   }
+  const auto workers = static_cast<size_t>(model.workers);
+  result->begin_us.assign((static_cast<size_t>(model.steps) + 1) * workers, 0);
+  result->finish_us.assign(static_cast<size_t>(model.steps) * workers, 0);
+  result->tensor_wait_us.assign(model.tensor_bytes.size(), 0);
+  result->compute_busy_us.assign(workers, 0);
+  result->sent_bytes.assign(model.host_bps.size(), 0);
+  result->received_bytes.assign(model.host_bps.size(), 0);
+  result->window_begin_us = result->window_end_us = kNeverUs;
+  if (model.has_window()) {
+    result->window_begin_us = model.window_begin_us;
+    result->window_end_us = model.window_end_us;
+  }
+  to_begin_ = to_end_ = model.workers;
+  for (int32_t worker = 0; worker < model.workers; ++worker) {
+    if (model.start_us > 0) {
+      After(model.start_us, Timed{What::kBegin, worker, 0, 0, kNone, 0});
+    } else {
+      Begin(worker, 0, kNone);
+    }
+  }
 }
 
-bool Engine::Run(Result* result) {
-  result_ = result;
-  const auto workers = static_cast<size_t>(model_.workers);
-  result->begin_us.assign((static_cast<size_t>(model_.steps) + 1) * workers, 0);
-  result->finish_us.assign(static_cast<size_t>(model_.steps) * workers, 0);
-  result->tensor_wait_us.assign(model_.tensor_bytes.size(), 0);
-  result->compute_busy_us.assign(workers, 0);
-  result->sent_bytes.assign(model_.host_bps.size(), 0);
-  result->received_bytes.assign(model_.host_bps.size(), 0);
-  result->window_begin_us = result->window_end_us = kNeverUs;
-  to_begin_ = to_end_ = model_.workers;
-  for (int32_t worker = 0; worker < model_.workers; ++worker) Begin(worker, 0, kNone);
-  while (true) {
-    // What happens at one moment is seen together, so that no result hangs on the order of simultaneous events. Transfers
-    // first: whether they disturb an op is known when it starts.
-    traffic_.Settle(now_us_);
-    for (const int32_t worker : dirty_workers_) {
-      workers_[static_cast<size_t>(worker)].dirty = false;
-      Compute(worker);
-    }
-    dirty_workers_.clear();
-    const double own_us = timed_.empty() ? kNeverUs : timed_.top().at_us;
-    const double next_us = std::min(own_us, traffic_.NextUs());
-    if (next_us == kNeverUs) break;
-    now_us_ = next_us;
-    while (!timed_.empty() && timed_.top().at_us <= now_us_) {
-      const Timed timed = timed_.top();
-      timed_.pop();
-      Handle(timed);
-    }
-    arrived_.clear();
-    traffic_.Advance(now_us_, &arrived_);
-    for (const int32_t transfer : arrived_) Arrived(transfer);
+// Transfers first: whether they disturb an op is known when it starts.
+void Engine::Settle(double now_us) {
+  traffic_.Settle(now_us);
+  for (const int32_t worker : dirty_workers_) {
+    workers_[static_cast<size_t>(worker)].dirty = false;
+    Compute(worker);
   }
-  result->end_us = now_us_;
+  dirty_workers_.clear();
+}
+
+void Engine::Advance(double now_us) {
+  if (NextUs() <= now_us) result_->end_us = now_us;
+  now_us_ = now_us;
+  while (!timed_.empty() && timed_.top().at_us <= now_us_) {
+    const Timed timed = timed_.top();
+    timed_.pop();
+    Handle(timed);
+  }
+  traffic_.Advance(now_us_, &arrived_);
+}
+
+void Engine::FlowEnded(int32_t flow) {
+  result_->end_us = now_us_;
+  traffic_.FlowEnded(flow, now_us_, &arrived_);
+}
+
+void Engine::Arrive() {
+  for (const int32_t transfer : arrived_) Arrived(transfer);
+  arrived_.clear();
+}
+
+bool Engine::Finish() {
   if (to_end_ > 0) return false;
-  result->path = CriticalPath(result->events, last_event_, last_begin_us_);
+  result_->path = CriticalPath(result_->events, last_event_, last_begin_us_);
   return true;
 }
 
@@ -109,6 +127,9 @@ void Engine::After(double at_us, Timed timed) {
 
 void Engine::Handle(const Timed& timed) {
   switch (timed.what) {
+    case What::kBegin:
+      Begin(timed.worker, timed.step, timed.event);
+      break;
     case What::kOps:
       BeginOps(timed.worker);
       break;
@@ -151,10 +172,10 @@ void Engine::Begin(int32_t worker, int32_t step, int32_t event) {
   one.computing = false;
   one.begin_event = event;
   result_->begin_us[static_cast<size_t>(step) * workers_.size() + static_cast<size_t>(worker)] = now_us_;
-  if (step == model_.measured_from && --to_begin_ == 0) result_->window_begin_us = now_us_;
+  if (step == model_.measured_from && --to_begin_ == 0 && !model_.has_window()) result_->window_begin_us = now_us_;
   if (step == model_.steps) {
     if (--to_end_ == 0) {
-      result_->window_end_us = now_us_;
+      if (!model_.has_window()) result_->window_end_us = now_us_;
       last_event_ = event;
       last_begin_us_ = result_->begin_us[(static_cast<size_t>(step) - 1) * workers_.size() + static_cast<size_t>(worker)];
     }

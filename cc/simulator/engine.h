@@ -2,6 +2,7 @@
 #ifndef TFSCHED_CC_SIMULATOR_ENGINE_H_
 #define TFSCHED_CC_SIMULATOR_ENGINE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,26 +12,39 @@
 #include <utility>
 #include <vector>
 
+#include "cc/simulator/links.h"
 #include "cc/simulator/model.h"
 #include "cc/simulator/traffic.h"
 
 namespace tfsched::simulator {
 
 // Runs `model.steps` steps of every worker; docs/simulator.md describes what a step is. Deterministic. Not thread safe.
+// RunJobs (jobs.h) has the clock: it calls Settle, then Advance, FlowEnded and Arrive at the next moment, and so on.
 //
 //   Begin(w, s) ─► ops, as their inputs and tensors come ─► pushes, as gradients are made ─► updates, as pushes arrive
 //        ▲            ▲ pulls: asked for at Begin, or (barrier crossed) sent as soon as updated       │
 //        └────────────┴───────────────────────────────────────────────────────────────────────────────┘
 class Engine {
  public:
-  // The model has been checked.
-  explicit Engine(const Model& model);
+  // The model has been checked. For `links` and `first_flow` see Traffic.
+  Engine(const Model& model, Links* links, int32_t first_flow, Result* result);
 
-  // False if something waits for what never comes, which no model should lead to.
-  bool Run(Result* result);
+  // Hands over, sends and computes what may go now; after all events of a moment.
+  void Settle(double now_us);
+
+  // When something happens next that is not the end of a flow.
+  double NextUs() const { return std::min(timed_.empty() ? kNeverUs : timed_.top().at_us, traffic_.NextUs()); }
+
+  // Goes to `now_us`, which must be after no NextUs() of engines and links.
+  void Advance(double now_us);
+  void FlowEnded(int32_t flow);
+  void Arrive();
+
+  // Nothing is left to happen. False if something waits for what never comes.
+  bool Finish();
 
  private:
-  enum class What : int32_t { kOps, kComputed, kHeld, kProcessed, kUpdated, kMessageProcessed };
+  enum class What : int32_t { kBegin, kOps, kComputed, kHeld, kProcessed, kUpdated, kMessageProcessed };
   struct Timed {
     What what;
     int32_t worker;  // of kUpdated: the lane
@@ -110,7 +124,7 @@ class Engine {
   int32_t LaneOf(int32_t worker, int32_t step) const { return model_.one_update() ? step : worker; }
 
   const Model& model_;
-  Result* result_ = nullptr;
+  Result* const result_;
   Traffic traffic_;
   double now_us_ = 0;
   Table op_consumers_;                 // op -> ops

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/core/policy.h"
+#include "cc/simulator/jobs.h"
 #include "cc/simulator/model.h"
 #include "gtest/gtest.h"
 
@@ -63,9 +64,9 @@ Model Chain(const std::vector<int64_t>& bytes, double op_us, bool train, int32_t
 
 Result RunModel(const Model& model) {
   EXPECT_EQ(model.Check(), "");
-  Result result;
-  EXPECT_TRUE(Engine(model).Run(&result));
-  return result;
+  std::vector<Result> results;
+  EXPECT_TRUE(RunJobs({model}, &results));
+  return results[0];
 }
 
 // From one step's beginning to the next's, of worker 0.

@@ -50,6 +50,10 @@ std::string Model::Check() const {
     if (!(us >= 0)) return "times";
   }
   if (!(contention >= 1)) return "contention";
+  for (const double us : {start_us, window_begin_us, window_end_us - window_begin_us}) {
+    if (!(us >= 0)) return "start_us, window";
+  }
+  if (rate_bps < 0) return "rate_bps";
   if (!std::all_of(op_us.begin(), op_us.end(), [](double us) { return us >= 0; })) return "op_us";
   if (!Fits(op_inputs, ops(), ops())) return "op_inputs";
   if (!Fits(op_reads, ops(), tensors())) return "op_reads";

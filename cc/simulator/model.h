@@ -86,9 +86,17 @@ struct Model {
   std::string push_policy = "fifo";
   int64_t credit_bytes = 0;
   int64_t grace_us = 5000;
+  int64_t rate_bps = 0;  // what a sender hands over to one receiver; 0: no cap
+
+  // Beside other jobs (jobs.h).
+  int32_t priority = 0;  // of all that it sends, on links that it shares; smaller is sooner
+  double start_us = 0;   // when its first step begins
+  double window_begin_us = 0;
+  double window_end_us = 0;  // with both given, loads count between them, and not from `measured_from` on
 
   bool all_reduces() const { return servers == 0; }
   bool exchanges() const { return all_reduces() && exchange_piece_bytes > 0; }
+  bool has_window() const { return window_end_us > 0; }
   bool ring() const { return all_reduces() && !exchanges(); }
   // What steps have in common belongs to the step where all workers' updates are one, else each worker has its own.
   bool one_update() const { return synchronous && !exchanges(); }
@@ -126,8 +134,8 @@ struct Result {
   std::vector<double> sent_bytes;       // per host, in the window
   std::vector<double> received_bytes;
   double ring_busy_us = 0;
-  double window_begin_us = 0;  // when the last worker began the first measured step
-  double window_end_us = 0;    // when the last worker was through with all steps
+  double window_begin_us = 0;  // when the last worker began the first measured step, or the model's
+  double window_end_us = 0;    // when the last worker was through with all steps, or the model's
   double end_us = 0;           // when nothing was left to happen
   int64_t pulled_bytes = 0;    // delivered, over all steps
   int64_t pushed_bytes = 0;

@@ -4,12 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
-namespace tfsched::simulator {
+#include "cc/simulator/links.h"
 
-constexpr double kNeverUs = std::numeric_limits<double>::infinity();
+namespace tfsched::simulator {
 
 // A flow from host a to host b moves at min(bps(a) / flows that leave a, bps(b) / flows that arrive at b): each side of a
 // link gives its flows equal shares, and none of them gets more than either side gives it. So no side ever carries more than
@@ -17,19 +16,15 @@ constexpr double kNeverUs = std::numeric_limits<double>::infinity();
 //
 // Each side has a virtual time, the bytes that one of its flows could have moved since the side was last empty; a flow is
 // kept by the side that limits it and ends when that side's virtual time has grown by the flow's bytes. So an event costs
-// O(log flows), and what changes sides when loads change. Times must not go back. Not thread safe.
-class Network {
+// O(log flows), and what changes sides when loads change.
+class Network : public Links {
  public:
-  // `from` and `to`: the hosts of each flow, by which it is known; one message at a time.
+  // `from` and `to`: the hosts of each flow.
   Network(const std::vector<double>& host_bps, std::vector<int32_t> from, std::vector<int32_t> to);
 
-  void Start(int32_t flow, double bytes, double now_us);
-
-  // When the next flow ends.
-  double NextUs() const { return due_.empty() ? kNeverUs : sides_[static_cast<size_t>(due_[0])].due_us; }
-
-  // Appends the flows that have ended by `now_us`, which must not be after NextUs().
-  void Collect(double now_us, std::vector<int32_t>* ended);
+  void Start(int32_t flow, double bytes, double now_us) override;
+  double NextUs() const override { return due_.empty() ? kNeverUs : sides_[static_cast<size_t>(due_[0])].due_us; }
+  void Collect(double now_us, std::vector<int32_t>* ended) override;
 
   // Flows under way that use the side of a host on which it sends, or receives.
   int32_t Sending(int32_t host) const { return sides_[static_cast<size_t>(2 * host)].flows; }

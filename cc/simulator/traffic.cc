@@ -13,7 +13,8 @@ int64_t CoreUs(double us) { return static_cast<int64_t>(std::min(us, 4e18)); }
 
 }  // namespace
 
-Traffic::Traffic(const Model& model) : model_(model) {
+Traffic::Traffic(const Model& model, Links* links, int32_t first_flow)
+    : model_(model), links_(links), first_flow_(first_flow) {
   SchedulerOptions options;
   options.grace_us = model.grace_us;
   options.trace_capacity = 0;
@@ -21,46 +22,43 @@ Traffic::Traffic(const Model& model) : model_(model) {
   const auto add = [&](std::string name) {
     Task task;
     task.scheduler = std::make_unique<Scheduler>(options);
+    if (model.rate_bps > 0) {
+      OverridesChange cap;
+      cap.rate_bps = model.rate_bps;
+      task.scheduler->Configure(cap, 0);
+    }
     task.name = std::move(name);
     tasks_.push_back(std::move(task));
   };
   if (model.ring()) {
     add("ring");
     connections_.resize(1);
-  } else if (model.exchanges()) {
-    std::vector<int32_t> from, to;
-    for (int32_t worker = 0; worker < model.workers; ++worker) {
-      add("w" + std::to_string(worker));
-      for (int32_t peer = 0; peer < model.workers; ++peer) {
-        from.push_back(model.worker_host[static_cast<size_t>(worker)]);
-        to.push_back(model.worker_host[static_cast<size_t>(peer)]);
-      }
-    }
-    connections_.resize(from.size());
-    network_ = std::make_unique<Network>(model.host_bps, std::move(from), std::move(to));
   } else {
-    std::vector<int32_t> from, to;
     for (int32_t server = 0; server < model.servers; ++server) add("ps" + std::to_string(server));
     for (int32_t worker = 0; worker < model.workers; ++worker) add("w" + std::to_string(worker));
-    for (int32_t server = 0; server < model.servers; ++server) {
-      for (int32_t worker = 0; worker < model.workers; ++worker) {
-        from.push_back(model.server_host[static_cast<size_t>(server)]);
-        to.push_back(model.worker_host[static_cast<size_t>(worker)]);
-      }
-    }
-    const size_t pulls = from.size();
-    for (size_t i = 0; i < pulls; ++i) {
-      const int32_t sender = from[i], receiver = to[i];
-      from.push_back(receiver);
-      to.push_back(sender);
-    }
+    std::vector<int32_t> from, to;
+    AddFlows(model, &from, &to);
     connections_.resize(from.size());
-    network_ = std::make_unique<Network>(model.host_bps, std::move(from), std::move(to));
   }
   under_way_.assign(model.host_bps.size(), 0);
   pull_count_.assign(static_cast<size_t>(std::max(model.servers, 1)), 0);
   for (size_t piece = 0; piece < model.piece_pulled.size(); ++piece) {
     if (model.piece_pulled[piece] != 0) ++pull_count_[static_cast<size_t>(model.piece_server[piece])];
+  }
+}
+
+// Each worker to each other one; or each server to each worker, and the same back.
+void Traffic::AddFlows(const Model& model, std::vector<int32_t>* from, std::vector<int32_t>* to) {
+  if (model.ring()) return;
+  const std::vector<int32_t>& senders = model.exchanges() ? model.worker_host : model.server_host;
+  for (const bool back : {false, true}) {
+    if (back && model.exchanges()) break;
+    for (const int32_t sender : senders) {
+      for (const int32_t receiver : model.worker_host) {
+        from->push_back(back ? receiver : sender);
+        to->push_back(back ? sender : receiver);
+      }
+    }
   }
 }
 
@@ -208,11 +206,6 @@ bool Traffic::Uses(int32_t host) const {
   return under_way_[static_cast<size_t>(host)] > 0;
 }
 
-double Traffic::NextUs() const {
-  const double timed = timed_.empty() ? kNeverUs : timed_.top().at_us;
-  return network_ == nullptr ? timed : std::min(timed, network_->NextUs());
-}
-
 void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
   while (!timed_.empty() && timed_.top().at_us <= now_us) {
     const Timed timed = timed_.top();
@@ -224,7 +217,7 @@ void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
         if (from == to) {
           Arrive(timed.index, now_us, arrived);
         } else {
-          network_->Start(timed.index, static_cast<double>(transfer.bytes), now_us);
+          links_->Start(first_flow_ + timed.index, static_cast<double>(transfer.bytes), now_us);
         }
         break;
       }
@@ -240,10 +233,6 @@ void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
         break;
     }
   }
-  if (network_ == nullptr) return;
-  ended_.clear();
-  network_->Collect(now_us, &ended_);
-  for (const int32_t connection : ended_) Arrive(connection, now_us, arrived);
 }
 
 void Traffic::Arrive(int32_t number, double now_us, std::vector<int32_t>* arrived) {

@@ -12,8 +12,8 @@
 
 #include "cc/collective/algorithm.h"
 #include "cc/core/scheduler.h"
+#include "cc/simulator/links.h"
 #include "cc/simulator/model.h"
-#include "cc/simulator/network.h"
 
 namespace tfsched::simulator {
 
@@ -40,7 +40,11 @@ struct Transfer {
 // there is nothing for Scheduler::EndStep to drop.
 class Traffic {
  public:
-  explicit Traffic(const Model& model);
+  // What connections send are flows of `links`, numbered from `first_flow` on; not of a ring, which uses none.
+  Traffic(const Model& model, Links* links, int32_t first_flow);
+
+  // Appends the hosts that each connection goes from and to.
+  static void AddFlows(const Model& model, std::vector<int32_t>* from, std::vector<int32_t>* to);
 
   // notify_ready, at `now_us`.
   void Submit(Transfer transfer, double now_us);
@@ -48,11 +52,15 @@ class Traffic {
   // Hands over and sends what may go now; after all events of a moment.
   void Settle(double now_us);
 
-  double NextUs() const;
+  // When something happens next that is not the end of a flow.
+  double NextUs() const { return timed_.empty() ? kNeverUs : timed_.top().at_us; }
 
   // Goes to `now_us`, which must not be after NextUs(), and appends the transfers that have arrived by then. They stay valid
   // until they are freed.
   void Advance(double now_us, std::vector<int32_t>* arrived);
+
+  // Of a connection's flow; appends what has arrived with it.
+  void FlowEnded(int32_t connection, double now_us, std::vector<int32_t>* arrived) { Arrive(connection, now_us, arrived); }
   const Transfer& at(int32_t transfer) const { return transfers_[static_cast<size_t>(transfer)]; }
   // `event`: what the transfer was logged as, or kNone.
   void Free(int32_t transfer, int32_t event);
@@ -103,13 +111,13 @@ class Traffic {
   std::vector<Task> tasks_;          // servers, if there are some, then workers; or the ring
   std::vector<int32_t> pull_count_;  // per server: pieces that one worker pulls in a step
   std::vector<Connection> connections_;
-  std::unique_ptr<Network> network_;
+  Links* const links_;
+  const int32_t first_flow_;
   std::vector<int32_t> under_way_;  // per host: messages to or from it, but not within it
   std::vector<Transfer> transfers_;
   std::vector<int32_t> free_;
   std::vector<int32_t> dirty_tasks_;
   std::vector<int32_t> dirty_connections_;
-  std::vector<int32_t> ended_;
   std::vector<Start> starts_;
   std::priority_queue<Timed, std::vector<Timed>, std::greater<Timed>> timed_;
   uint64_t next_number_ = 0;

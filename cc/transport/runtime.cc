@@ -80,6 +80,14 @@ void AppendField(const char* key, int64_t value, std::string* out) {
 
 int64_t SendBacklogBytes() { return static_cast<int64_t>(EnvNumber("TFSCHED_SEND_BACKLOG_BYTES", 1 << 18)); }
 
+int Dscp() {
+  constexpr int kMost = 63;
+  const double value = EnvNumber("TFSCHED_DSCP", 0);
+  if (value <= kMost && value == std::floor(value)) return static_cast<int>(value);
+  TFSCHED_WARNING << "TFSCHED_DSCP=" << value << " is not a whole number from 0 to " << kMost << "; packets are not marked.";
+  return 0;
+}
+
 int KeepAliveSeconds() {
   constexpr double kMost = 32767;  // the kernel's
   return static_cast<int>(std::ceil(std::min(EnvNumber("TFSCHED_KEEPALIVE_S", 10), kMost)));

@@ -19,6 +19,9 @@ Dispatcher& ProcessDispatcher();
 // much as the system likes.
 int64_t SendBacklogBytes();
 
+// The code point that packets of this process's servers are marked with, from TFSCHED_DSCP; 0: none. See send_backlog.h.
+int Dscp();
+
 // How long an idle connection to another task goes unquestioned, from TFSCHED_KEEPALIVE_S; 0: for ever. See keepalive.h.
 int KeepAliveSeconds();
 

@@ -1,4 +1,4 @@
-// Keeps what the kernel has accepted and not yet sent small, so that what gRPC has handed on is nearly on the wire.
+// Options of the connections that a server accepts: what they may keep unsent, and a mark for the network.
 #ifndef TFSCHED_CC_TRANSPORT_SEND_BACKLOG_H_
 #define TFSCHED_CC_TRANSPORT_SEND_BACKLOG_H_
 
@@ -11,6 +11,10 @@ namespace tfsched {
 // take no more while `bytes` are unsent. Set on this process's sockets that listen there, from which accepted ones inherit.
 // Returns how many those are; 0 where the system has no such option. To be called once the server listens.
 int LimitSendBacklog(int port, int64_t bytes);
+
+// Gives all packets that such connections send a differentiated services code point (RFC 2474), 0 to 63, by which hosts and
+// switches that are told to can send one training's tensors before another's. Returns as above.
+int MarkSent(int port, int dscp);
 
 }  // namespace tfsched
 

@@ -135,6 +135,7 @@ class Server : public tensorflow::GrpcServer {
                    std::move(filtered_workers));
     };
     if (const int64_t bytes = SendBacklogBytes(); bytes > 0) LimitSendBacklog(bound_port(), bytes);
+    if (const int dscp = Dscp(); dscp > 0) MarkSent(bound_port(), dscp);
     return status;
   }
 

@@ -180,6 +180,19 @@ def test_sweep_has_a_row_for_every_point_and_more_bandwidth_is_never_slower(reco
         assert times[workers, method, 1e9] >= times[workers, method, 2e9] >= times[workers, method, 4e9]
 
 
+def test_trainings_beside_each_other_share_links_as_they_are_told(recorded, tmp_path):
+    """The first is as alone where it goes first; half of the link is the last one's at most."""
+    line = ("simulate", recorded / "layers.csv", "--beside", "resnet18", "--bandwidth", "1gbit", "--method", "layer", *SMALL)
+    out = tmp_path / "jobs.json"
+    row = call(*line, "--priorities", "0,1", "--rates", "0,500mbit", "--json", "--out", out).json()["methods"]["layer"]
+    first, second = row["alone_us"]
+    assert row["speed"][first] == pytest.approx(1, abs=0.01)
+    assert 0.2 < row["speed"][second] < 0.7
+    assert json.loads(out.read_text())["methods"]["layer"] == row
+    shown = call(*line, "--priorities", "intensity").out
+    assert "layers.csv and resnet18 share servers" in shown and "busiest shared link" in shown
+
+
 def test_the_simulated_forward_pass_is_the_predicted_one(recorded):
     """One worker, one transfer at a time: what order predicts and what the cluster does are the same step."""
     predicted = call(
@@ -284,6 +297,10 @@ MISTAKES = [
     ("simulate {d}/bare.pb", "partition graphs"),
     ("simulate {d}/cluster.yaml", "neither JSON, CSV"),
     ("simulate {d}/trace.json.gz --receiver /job:nobody", "/job:nobody"),
+    ("simulate --model resnet18 --beside resnet51", "resnet51"),
+    ("simulate --model resnet18 --beside resnet18 --priorities 1", "--priorities has 1 values for 2 trainings"),
+    ("simulate --model resnet18 --beside resnet18 --starts_us 0,soon", "--starts_us is '0,soon'; give numbers"),
+    ("simulate --model resnet18 --beside resnet18 --timeline t.json", "--beside draws no timeline"),
     ("sweep --model resnet18 --workers 1,x", "'x'"),
     ("sweep --model resnet18 --workers 0", "'0'"),
     ("sweep --model resnet18 --bandwidth 1gbit,,2gbit", "empty"),

@@ -173,10 +173,10 @@ def test_a_missing_rank_costs_one_grace_period_and_no_order(nursery):
 
 @pytest.mark.parametrize("limit", [None, 100000, 0])
 def test_connections_keep_little_that_is_not_sent(nursery, limit):
-    """What the kernel has taken is out of the order's reach."""
-    environment = {} if limit is None else {"TFSCHED_SEND_BACKLOG_BYTES": str(limit)}
+    """What the kernel has taken is out of the order's reach. The packets' mark is set in the same place."""
+    environment = {} if limit is None else {"TFSCHED_SEND_BACKLOG_BYTES": str(limit), "TFSCHED_DSCP": "46"}
     with Cluster(nursery=nursery, environment={"ps0": environment}) as cluster:
         run_steps(cluster, {}, 1)
         backlogs = cluster.call("ps0", "common.send_backlogs")
         assert backlogs
-        assert set(backlogs) == {1 << 18 if limit is None else limit}
+        assert {tuple(one) for one in backlogs} == {(1 << 18, 0) if limit is None else (limit, 46)}

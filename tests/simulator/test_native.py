@@ -47,7 +47,7 @@ def test_arrays_that_do_not_fit_are_refused(field: str, value: object) -> None:
 
 def test_a_library_of_another_version_is_refused() -> None:
     found = native._Result()
-    error = native.library().tfsched_sim_run(ctypes.byref(native._Model(size=8)), ctypes.byref(found))
+    error = native.library().tfsched_sim_run_jobs(ctypes.byref(native._Model(size=8)), 1, ctypes.byref(found))
     assert b"another version" in error
 
 

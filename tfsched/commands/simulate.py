@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from tfsched.commands import clusters, inputs
+from tfsched.commands import beside, clusters, inputs
 from tfsched.commands.files import write_bytes, write_text
 from tfsched.commands.flags import CommandFlags
 from tfsched.commands.showing import plain, progress, say, table
@@ -18,6 +18,7 @@ FORMAT = "tfsched-simulation/1"
 def define(flags: CommandFlags) -> None:
     inputs.define(flags)
     clusters.define(flags, several=False)
+    beside.define(flags)
     flags.string("timeline", "", "write the timelines for Perfetto to this file; of several methods, one file each")
     flags.string("plot", "", "draw the timelines as Gantt charts into this PNG")
     flags.string("out", "", "write the result as JSON to this file")
@@ -31,6 +32,8 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     source = inputs.read_source(flags, arguments)
     cluster = clusters.one_cluster(flags, source)
     workload = inputs.workload_of(source, flags)
+    if flags.beside:
+        return beside.run(flags, workload, cluster, chosen, content_of(flags, arguments, cluster, {}))
     results: dict[str, Result] = {}
     with progress(flags.quiet) as bar:
         task = bar.add_task("simulating", total=len(chosen))

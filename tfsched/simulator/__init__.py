@@ -8,14 +8,20 @@ from .cluster import Cluster
 from .errors import SimulatorError
 from .from_dag import workload_of_dag
 from .from_trace import workload_of_trace
+from .jobs import Alone, Beside, Control, Job, Jobs
 from .method import Method, methods
 from .result import Result, Segment, Span
 from .simulate import simulate
 from .workload import ComputeOp, Parameter, Workload
 
 __all__ = [
+    "Alone",
+    "Beside",
     "Cluster",
     "ComputeOp",
+    "Control",
+    "Job",
+    "Jobs",
     "Method",
     "Parameter",
     "Result",

@@ -35,10 +35,21 @@ _COUNTS = [
     "orders",
     "origin_op",
     "way",
+    "priority",
 ]
 _FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
-_SIZES = ["credit_bytes", "grace_us", "exchange_piece_bytes", "whole_bytes", "exchange_pace_bps"]
-_TIMES = ["startup_us", "release_us", "step_overhead_us", "update_us_per_byte", "processing_us_per_byte", "contention"]
+_SIZES = ["credit_bytes", "grace_us", "rate_bps", "exchange_piece_bytes", "whole_bytes", "exchange_pace_bps"]
+_TIMES = [
+    "startup_us",
+    "release_us",
+    "step_overhead_us",
+    "update_us_per_byte",
+    "processing_us_per_byte",
+    "contention",
+    "start_us",
+    "window_begin_us",
+    "window_end_us",
+]
 _ARRAYS_1 = {"host_bps": "f64", "worker_host": "i32", "server_host": "i32", "compute_scale": "f64", "op_us": "f64"}
 _TABLES = ["op_inputs", "op_reads", "pull_inputs", "push_inputs", "piece_tensors", "request_orders"]
 _ARRAYS_2 = {
@@ -116,12 +127,13 @@ def library() -> Any:
     """The loaded library. Raises SimulatorError if it was not built."""
     try:
         loaded = ctypes.CDLL(str(LIBRARY))
-    except OSError:
+        run_jobs = loaded.tfsched_sim_run_jobs
+    except (OSError, AttributeError):  # not there, or one that is older
         raise SimulatorError(
             f"the simulator's library {LIBRARY} cannot be loaded; build it with 'python setup.py build_simulator'"
         ) from None
-    loaded.tfsched_sim_run.argtypes = (ctypes.POINTER(_Model), ctypes.POINTER(_Result))
-    loaded.tfsched_sim_run.restype = ctypes.c_char_p
+    run_jobs.argtypes = (ctypes.POINTER(_Model), ctypes.c_int32, ctypes.POINTER(_Result))
+    run_jobs.restype = ctypes.c_char_p
     loaded.tfsched_sim_free.argtypes = (ctypes.POINTER(_Result),)
     loaded.tfsched_sim_free.restype = None
     loaded.tfsched_sim_policies.restype = ctypes.c_char_p
@@ -139,7 +151,26 @@ def run(model: Mapping[str, Any]) -> Output:
 
     Raises SimulatorError if the engine refuses it.
     """
-    keep: list[np.ndarray] = []  # arrays that C++ reads while it runs
+    return run_jobs([model])[0]
+
+
+def run_jobs(models: Sequence[Mapping[str, Any]]) -> list[Output]:
+    """Simulate jobs at the same time, on the same hosts, with one output each. Raises SimulatorError as `run`."""
+    keep: list[Any] = []  # what C++ reads while it runs
+    jobs = (_Model * len(models))(*(_native(model, keep) for model in models))
+    found = (_Result * len(models))()
+    error = _call(jobs, found)
+    if error is not None:
+        raise SimulatorError(f"the simulation failed: {error.decode()}")
+    try:
+        return [_output(one, model) for one, model in zip(found, models, strict=True)]
+    finally:
+        for one in found:
+            library().tfsched_sim_free(ctypes.byref(one))
+
+
+def _native(model: Mapping[str, Any], keep: list[Any]) -> _Model:
+    """The model as C++ has it; what it points to goes to `keep`."""
     native = _Model(size=ctypes.sizeof(_Model))
 
     def pointer(values: Any, kind: str) -> Any:
@@ -150,30 +181,22 @@ def run(model: Mapping[str, Any]) -> Output:
 
     for name in (*_COUNTS, *_FLAGS, *_SIZES, *_TIMES, "seed"):
         setattr(native, name, model[name])
-    native.pull_policy, native.push_policy = model["pull_policy"].encode(), model["push_policy"].encode()
+    names = [model[name].encode() for name in ("pull_policy", "push_policy")]
+    keep += names
+    native.pull_policy, native.push_policy = names
     for name, kind in (*_ARRAYS_1.items(), *_ARRAYS_2.items()):
         setattr(native, name, pointer(model[name], kind))
     for name in _TABLES:
         offsets, values = _flat(model[name])
         setattr(native, name, _Table(pointer(offsets, "i32"), pointer(values, "i32")))
-
-    found = _Result()
-    error = _call(native, found)
-    if error is not None:
-        raise SimulatorError(f"the simulation failed: {error.decode()}")
-    try:
-        return _output(found, model)
-    finally:
-        library().tfsched_sim_free(ctypes.byref(found))
+    return native
 
 
-def _call(native: _Model, found: _Result) -> bytes | None:
+def _call(jobs: Any, found: Any) -> bytes | None:
     """Calls the engine in a thread of its own, for the main one has to hear Ctrl-C while it runs."""
     answers: list[bytes | None] = []
-    run_engine = library().tfsched_sim_run
-    thread = threading.Thread(
-        target=lambda: answers.append(run_engine(ctypes.byref(native), ctypes.byref(found))), daemon=True
-    )
+    run_engine = library().tfsched_sim_run_jobs
+    thread = threading.Thread(target=lambda: answers.append(run_engine(jobs, len(jobs), found)), daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(0.1)

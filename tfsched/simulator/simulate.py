@@ -126,6 +126,12 @@ def make_model(
         "seed": seed,
         "credit_bytes": scheduled.credit_bytes,
         "grace_us": cluster.grace_us,
+        # Of jobs beside others; see jobs.py.
+        "priority": 0,
+        "rate_bps": 0,
+        "start_us": 0.0,
+        "window_begin_us": 0.0,
+        "window_end_us": 0.0,
         "exchange_piece_bytes": scheduled.exchange_bytes if exchanges else 0,
         "whole_bytes": WHOLE_BYTES,
         # What workers have measured after their first steps.

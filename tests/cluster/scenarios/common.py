@@ -44,14 +44,15 @@ def tcp_sockets():
 
 
 def send_backlogs(task):
-    """The limits of unsent bytes of the connections that this process's server has accepted."""
+    """Of the connections that this process's server has accepted: the limits of unsent bytes, and the code points."""
     port = int(task.target.rpartition(":")[2])
     found = []
     for one in tcp_sockets():
         with one:
             listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if one.getsockname()[1] == port and not listens:
-                found.append(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT))
+                limit = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+                found.append((limit, one.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) >> 2))
     return found
 
 
