@@ -61,6 +61,7 @@ def test_every_policy_of_the_options_is_one_of_the_library(policy):
             r"task is '/job:ps/task:0' but no session was given; give a session .*\.",
         ),
         ({"policy": "p3", "credit_bytes": -7}, r"credit_bytes is -7; .*\."),
+        ({"policy": "p3", "timeout_s": 0}, r"timeout_s is 0; give a number of seconds above 0\."),
     ],
 )
 def test_a_value_that_is_wrong_is_named_and_changes_nothing(values, sentence):

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "cc/barrier/background_steps.h"
+
 namespace tfsched {
 namespace {
 
@@ -284,7 +286,7 @@ void Calls::Pump(const std::string& name, Later* later) {
     Token token = 0;
     if (outcome.ok()) {
       do {
-        token = static_cast<Token>(random_() >> 2);
+        token = TokenFrom(random_());
       } while (token == 0 || calls_.count(token) > 0);
       calls_[token].client = name;
       client.current = token;

@@ -1,6 +1,7 @@
 // The calls, event by event: one at a time, every error told exactly once and to the right one, nothing is left over.
 #include <thread>
 
+#include "cc/barrier/background_steps.h"
 #include "cc/barrier/calls_testing.h"
 #include "gtest/gtest.h"
 
@@ -12,6 +13,7 @@ TEST(Calls, OneAtATimePerClient) {
   const auto first = Begin(&calls), second = Begin(&calls), other = Begin(&calls, "d");
   EXPECT_GT(first->token, 0);
   EXPECT_GT(other->token, 0);
+  EXPECT_TRUE(IsBackgroundStep(-first->token));
   EXPECT_EQ(second->calls, 0);
   EXPECT_EQ(calls.Outstanding("c"), 2);
   calls.Ack(first->token);

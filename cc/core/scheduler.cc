@@ -45,6 +45,7 @@ Scheduler::Group& Scheduler::GroupFor(const GroupKey& key, const CommTask& task,
     it = groups_.emplace(key, Group()).first;
     Group& group = it->second;
     group.serial = next_serial_++;
+    group.use = link_use_.Of(LinkOf(key));
     group.tagged_credit_bytes = task.info->credit_bytes;
     group.first_us = now_us;
     group.midway = midway;
@@ -112,6 +113,7 @@ void Scheduler::Finish(uint64_t id, int64_t now_us) {
   if (TransferRecord* record = trace_.Find(wire->second.record)) record->released_us = now_us;
   counters_.on_wire_bytes -= task.bytes;
   pace_.Released(task.sender, task.bytes, now_us);
+  link_use_.Released(wire->second.use, task.bytes, now_us);
   const GroupKey key = KeyOf(task);
   auto it = groups_.find(key);
   // A group of an ended step is gone; a later one with its key must not be paid with another's credit.
@@ -269,11 +271,14 @@ void Scheduler::StartTask(Group* group, uint64_t id, int64_t now_us, std::vector
   counters_.bytes += task.bytes;
   counters_.on_wire_bytes += task.bytes;
   pace_.Started(task.sender, task.bytes, now_us);
+  link_use_.Started(group->use, task.bytes, now_us);
+  if (task.info->rank >= 0) counters_.credit_bytes = CreditOf(*group);
   --counters_.queue_depth;
   TransferRecord record = RecordOf(task);
   record.started_us = now_us;
   OnWire wire;
   wire.group_serial = group->serial;
+  wire.use = group->use;
   wire.record = trace_.Append(std::move(record));
   // The wire keeps what it needs for the release; the callable goes with the start.
   wire.task.info = task.info;
@@ -392,6 +397,8 @@ Counters Scheduler::counters() const {
   const MutexLock lock(&mu_);
   Counters result = counters_;
   result.groups = static_cast<int64_t>(groups_.size());
+  result.sending_us = link_use_.sending_us();
+  result.wire_byte_seconds = link_use_.byte_seconds();
   return result;
 }
 

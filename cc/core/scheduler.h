@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cc/core/comm_task.h"
+#include "cc/core/link_use.h"
 #include "cc/core/mutex.h"
 #include "cc/core/overrides.h"
 #include "cc/core/pace.h"
@@ -46,6 +47,9 @@ struct Counters {
   int64_t step_asides = 0;      // times that a missing rank was given up
   int64_t dropped = 0;          // tasks still queued when their step ended
   int64_t groups = 0;           // groups with state, see Scheduler::GroupKey
+  int64_t sending_us = 0;       // see LinkUse, as the next one
+  int64_t wire_byte_seconds = 0;
+  int64_t credit_bytes = -1;  // of the link that was handed a task last; 0: no limit; -1: none was
 };
 
 // A task that the caller has to start, outside of the scheduler's lock and in the order given.
@@ -100,6 +104,7 @@ class Scheduler {
   struct Group {
     uint64_t serial = 0;  // tells a group from a later one with the same key
     std::unique_ptr<Policy> policy;
+    LinkUse::Use* use = nullptr;
     std::unordered_map<uint64_t, CommTask> queued;
     std::map<uint64_t, int> arrival;  // queued task id -> rank, oldest first
     int64_t on_wire = 0;
@@ -116,6 +121,7 @@ class Scheduler {
     CommTask task;
     uint64_t record = 0;
     uint64_t group_serial = 0;  // 0: its step has ended
+    LinkUse::Use* use = nullptr;
   };
   using Groups = std::map<GroupKey, Group>;
 
@@ -146,6 +152,7 @@ class Scheduler {
   std::map<std::pair<std::string, std::string>, TokenBucket> buckets_ TFSCHED_GUARDED_BY(mu_);
   Patience patience_ TFSCHED_GUARDED_BY(mu_);
   Pace pace_ TFSCHED_GUARDED_BY(mu_);
+  LinkUse link_use_ TFSCHED_GUARDED_BY(mu_);
   ReadyProfiles profiles_ TFSCHED_GUARDED_BY(mu_);  // read and written by policies, under the lock
   std::vector<GroupKey> dirty_ TFSCHED_GUARDED_BY(mu_);
   std::map<GroupKey, int64_t> wakes_ TFSCHED_GUARDED_BY(mu_);  // groups whose policy waits for a moment

@@ -50,6 +50,30 @@ TEST(SchedulerTest, UnknownPolicyRunsAsFifo) {
   EXPECT_EQ(Ranks(PollAt(&scheduler, 0)), Order({1, 0}));
 }
 
+TEST(SchedulerTest, TellsHowMuchOfTheCreditALinkUses) {
+  Scheduler scheduler(Options());
+  EXPECT_EQ(scheduler.counters().credit_bytes, -1) << "nothing has been sent";
+  GroupSpec spec = Spec(2, /*credit_bytes=*/500);
+  spec.policy = "bytescheduler";
+  for (const int rank : {0, 1}) scheduler.Submit(TaskOf(spec, rank, 400), 0);
+  std::vector<Start> starts;
+  scheduler.Poll(0, &starts);
+  ASSERT_EQ(starts.size(), 1u) << "the second one does not fit";
+  EXPECT_EQ(scheduler.counters().credit_bytes, 500);
+  scheduler.Finish(starts[0].task.id, 1000000);
+  scheduler.Poll(3000000, &starts);  // the link was idle for 2 s
+  ASSERT_EQ(starts.size(), 2u);
+  scheduler.Finish(starts[1].task.id, 4000000);
+  EXPECT_EQ(scheduler.counters().sending_us, 2000000);
+  EXPECT_EQ(scheduler.counters().wire_byte_seconds, 800);
+  OverridesChange change;
+  change.credit_bytes = 0;
+  ASSERT_TRUE(scheduler.Configure(change, 4000000));
+  scheduler.Submit(TaskOf(spec, 0, 1), 4000000);
+  scheduler.Poll(4000000, &starts);
+  EXPECT_EQ(scheduler.counters().credit_bytes, 0) << "no limit";
+}
+
 TEST(SchedulerTest, CountsWhatItDoes) {
   Scheduler scheduler(Options());
   const GroupSpec spec = Spec(4, /*credit_bytes=*/1);

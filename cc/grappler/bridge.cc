@@ -169,4 +169,6 @@ int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps
 }
 
 void tfsched_set_piece_bytes(int64_t bytes) { tfsched::SetPieceBytes(bytes); }
+
+void tfsched_set_crossing_variables(int64_t count) { tfsched::SetCrossingVariables(count); }
 }

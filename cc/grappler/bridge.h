@@ -34,6 +34,8 @@ int tfsched_configure(const char* policy, int64_t credit_bytes, int64_t rate_bps
 // Of how many bytes the pieces of all-reduces are at most, for all members, from the next call on (all_reduce.h); 0: as the
 // graphs say.
 void tfsched_set_piece_bytes(int64_t bytes);
+// What the counters tell of the last training graph: how many variables it updates across the barrier.
+void tfsched_set_crossing_variables(int64_t count);
 }
 
 #endif  // TFSCHED_CC_GRAPPLER_BRIDGE_H_

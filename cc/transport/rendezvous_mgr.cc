@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cc/barrier/background_steps.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/collective_group.h"
 #include "cc/transport/receiving.h"
@@ -145,11 +146,13 @@ void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::
 
 tsl::core::RefCountPtr<tensorflow::BaseRemoteRendezvous> SchedulingRendezvousMgr::Create(int64_t step_id,
                                                                                          const tensorflow::WorkerEnv* env) {
+  ProcessStepTimes().Begin(CountedStep(step_id), ProcessDispatcher().NowUs());
   return NewReceivingRendezvous(env, step_id);
 }
 
 void SchedulingRendezvousMgr::Cleanup(int64_t step_id) {
   ProcessDispatcher().EndStep(step_id);
+  ProcessStepTimes().End(CountedStep(step_id), ProcessDispatcher().NowUs());
   EndBackgroundStep(step_id);
   RpcRendezvousMgr::Cleanup(step_id);
 }

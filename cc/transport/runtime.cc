@@ -2,6 +2,7 @@
 #include "cc/transport/runtime.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +21,8 @@
 
 namespace tfsched {
 namespace {
+
+std::atomic<int64_t> crossing_variables{0};
 
 // The variable's value, or `fallback` where it is unset or no number.
 double EnvNumber(const char* name, double fallback) {
@@ -114,6 +117,13 @@ Dispatcher& ProcessDispatcher() {
   return *dispatcher;
 }
 
+StepTimes& ProcessStepTimes() {
+  static auto* times = new StepTimes;
+  return *times;
+}
+
+void SetCrossingVariables(int64_t count) { crossing_variables = count; }
+
 std::string StatsJson() {
   const Counters counters = ProcessDispatcher().scheduler().counters();
   std::string json = "{";
@@ -131,7 +141,14 @@ std::string StatsJson() {
   AppendField("step_asides", counters.step_asides, &json);
   AppendField("dropped", counters.dropped, &json);
   AppendField("groups", counters.groups, &json);
+  AppendField("sending_us_total", counters.sending_us, &json);
+  AppendField("wire_byte_seconds", counters.wire_byte_seconds, &json);
+  AppendField("credit_in_force_bytes", counters.credit_bytes, &json);
+  const StepTimes::Counters steps = ProcessStepTimes().counters();
+  AppendField("steps", steps.steps, &json);
+  AppendField("step_us_total", steps.step_us, &json);
   AppendField("emulated", ProcessDispatcher().emulated() ? 1 : 0, &json);
+  AppendField("crossing_variables", crossing_variables, &json);
   const BarrierCounters barrier = ReadBarrierCounters();
   AppendField("background_calls", barrier.calls.begun, &json);
   AppendField("background_done", barrier.calls.done, &json);

@@ -8,12 +8,19 @@
 
 #include "cc/collective/algorithm.h"
 #include "cc/core/dispatcher.h"
+#include "cc/core/step_times.h"
 
 namespace tfsched {
 
 // Created at first use, never destroyed: gRPC's threads may release buffers until the very end of the process. Reads the
 // environment: TFSCHED_GRACE_US, TFSCHED_QUICK_US, TFSCHED_TRACE_CAPACITY, TFSCHED_EMULATED_BPS (see docs/configuration.md).
 Dispatcher& ProcessDispatcher();
+
+// Likewise: the steps of this process.
+StepTimes& ProcessStepTimes();
+
+// How many variables the last training graph that was prepared here updates across the barrier.
+void SetCrossingVariables(int64_t count);
 
 // How much a connection of this process's servers may have accepted and not yet sent, from TFSCHED_SEND_BACKLOG_BYTES; 0: as
 // much as the system likes.

@@ -158,6 +158,15 @@ class _Process:
         return "".join(f"\n  {self.name}: {line}" for line in lines)
 
 
+# They change when tasks hear of a step's end, which is after its client does.
+STEP_COUNTERS = ("steps", "step_us_total")
+
+
+def but_steps(stats):
+    """The counters that are settled when nothing is under way."""
+    return {key: value for key, value in stats.items() if key not in STEP_COUNTERS}
+
+
 class Cluster:
     """A running cluster; a context manager. Tasks are called "ps0", "worker1" and so on.
 

@@ -7,6 +7,8 @@ import re
 import pytest
 
 import tfsched
+from tfsched.online import first
+from tfsched.tuning import Setting
 
 from .cluster import Cluster, TaskError, wait_until
 
@@ -50,6 +52,16 @@ def untuned(cluster):
 def tuned(cluster, steps=STEPS, **arguments):
     cluster.call("worker0", "common.open_session", options=OPTIONS)
     return cluster.call("worker0", "autotune.session", steps=steps, until_end=True, **arguments)
+
+
+def test_policies_that_need_more_steps_than_a_sample_are_tried_only_where_they_are_named():
+    def policies(begun_with, named=None):
+        return first.space_of(Setting(0, 1_000_000, begun_with), False, named, first.PIECES, first.CREDITS).policies
+
+    assert policies("bytescheduler") == ("bytescheduler", "p3", "fifo")
+    assert policies("tictac") == ("tictac", "bytescheduler", "p3", "fifo")
+    assert policies("prophet") == ("prophet", "bytescheduler", "p3", "fifo")
+    assert policies("fifo", ("prophet",)) == ("prophet",)
 
 
 def test_it_ends_at_a_faster_setting_everywhere_and_no_bit_changes(cluster, untuned, tmp_path):

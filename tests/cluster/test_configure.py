@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from .cluster import STOCK, Cluster, TaskError
+from .cluster import STOCK, Cluster, TaskError, but_steps
 from .test_order_on_wire import PATIENT, PS, by_step, most_at_once
 
 pytestmark = pytest.mark.timeout(240)
@@ -62,7 +62,7 @@ def test_each_change_shows_on_the_wire_and_in_the_stats(nursery):
                 cluster.call("worker0", "configure.change", session="main", **values)
             cluster.call("worker0", "common.run", fetch="loss", count=6)
             stats = cluster.wait_idle("ps0")
-            assert stats == cluster.call("worker0", "order.remote_stats", name="main", of=PS)
+            assert but_steps(stats) == but_steps(cluster.call("worker0", "order.remote_stats", name="main", of=PS))
             steps = by_step(cluster.call("ps0", "common.transfers"))
             new = [steps[step] for step in steps if step not in seen]
             seen.update(steps)
@@ -150,3 +150,29 @@ def test_a_session_that_sees_part_of_the_cluster_changes_that_part(nursery):
         cluster.call("worker0", "common.open_session", options={}, filters=filters)
         cluster.kill("worker1")
         assert cluster.call("worker0", "configure.change", session="main", policy="p3") == [[PS0, WORKER0], {}]
+
+
+def test_tasks_that_are_dead_cost_one_limit_together_and_are_named(nursery):
+    limit_s = 2.0
+    with Cluster(nursery=nursery, ps=2, workers=2) as cluster:
+        cluster.call("worker0", "common.open_session", options={})
+        for name in ("ps1", "worker1"):
+            cluster.kill(name)
+
+        def change(**arguments):
+            values = {"policy": "p3", "timeout_s": limit_s, **arguments}
+            result, took_s = cluster.call("worker0", "configure.timed", **values)
+            assert took_s < limit_s + 1, took_s
+            return result
+
+        dead = "it did not answer within 2 s"
+        assert change(session="main") == [[PS0, WORKER0], {"/job:ps/replica:0/task:1": dead, WORKER1: dead}]
+        assert cluster.stats("ps0")["policy"] == cluster.stats("worker0")["policy"] == "p3"
+        target = cluster.target("worker0")
+        assert change(target=target, on=WORKER1) == (
+            f"No task was configured ({WORKER1}: {dead}); name a running cluster whose tasks import tfsched."
+        )
+        assert change(target=target) == (
+            f"The devices of {target} cannot be listed within 2 s, for this task or another one of its cluster does not "
+            "answer; start the cluster's tasks, or name one that runs by task=."
+        )

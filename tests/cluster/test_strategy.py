@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from .cluster import STOCK, Cluster
+from .cluster import STOCK, Cluster, wait_until
 
 pytestmark = pytest.mark.timeout(400)
 STEPS = 200
@@ -37,7 +37,7 @@ def pair(nursery):
 def test_identical(pair, loop, optimizer, options):
     stock, ours = pair
     arguments = {"optimizer": optimizer, "steps": STEPS}
-    before = ours.stats("worker0")["background_calls"], ours.stats("ps0")["tasks"]
+    before = ours.stats("worker0")["background_calls"], ours.stats("ps0")["tasks"], ours.stats("worker0")["steps"]
     wanted = stock.call("chief0", f"strategy.{loop}", limit_s=120, **arguments)
     got = ours.call("chief0", f"strategy.{loop}", limit_s=120, options=options, **arguments)
     assert got == wanted
@@ -47,6 +47,9 @@ def test_identical(pair, loop, optimizer, options):
     assert after["background_failed"] == after["background_outstanding"] == 0
     assert after["background_calls"] - before[0] == (STEPS if options else 0)
     assert ours.stats("ps0")["tasks"] > before[1]
+    if loop == "train":  # fit has steps of its own
+        wait_until(lambda: ours.stats("worker0")["steps"] - before[2] >= STEPS, 20, "the last step's end")
+        assert ours.stats("worker0")["steps"] - before[2] == STEPS
 
 
 def test_steps_in_a_loop_are_ordered_and_identical(pair):

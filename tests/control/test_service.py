@@ -117,6 +117,8 @@ def test_every_number_of_stats_is_a_metric(watched):
             kind, number, _ = found[metric_name(key)]
             assert kind == field.kind.value
             assert number == pytest.approx(value * field.scale)
+    for name in ("watched", "idle"):
+        assert found[f"tfsched_{name}_seconds_total"][0] == "counter" and found[f"tfsched_{name}_seconds_total"][1] > 0
     assert found["tfsched_info"][2]["task"] == PS
     assert found["tfsched_ordered_bytes_total"][1] > 0
 
@@ -158,8 +160,36 @@ def test_top_shows_what_tasks_do(watched, top):
     rows = shown(printed)
     for task in (PS, WORKER):
         assert rows[task]["out/s"][0] in "123456789" and rows[task]["in/s"][0] in "123456789"
+        assert re.fullmatch(r"\d+\.\d ms|\d+\.\d\d s", rows[task]["step"]) and rows[task]["idle"].endswith("%")
+        assert rows[task]["crossing"].isdecimal()
     assert float(rows[PS]["ordered/s"]) > 0
-    assert (rows[WORKER]["policy"], rows[WORKER]["credit"]) == ("tictac", "1.0 MB")
+    assert re.fullmatch(r"\d+(\.\d)? (bytes|kB|MB) / 1\.0 MB", rows[PS]["credit"])
+    assert rows[WORKER]["credit"] == "- / 1.0 MB"  # it sends nothing in order under tictac
+    assert rows[WORKER]["policy"] == "tictac"
+
+
+def test_steps_and_crossing_variables_are_counted_in_every_task_that_takes_part(watched):
+    cluster = watched.cluster
+    options = {"barrier": False, "policy": "bytescheduler"}
+    cluster.call("worker0", "common.open_session", name="crossing", options=options, layers=3)
+    before = {name: cluster.stats(name) for name in ("ps0", "worker0")}
+    began_s = time.monotonic()
+    cluster.call("worker0", "common.run", name="crossing", count=20)
+    cluster.call("worker0", "common.close_session", name="crossing")
+    passed_us = (time.monotonic() - began_s) * 1e6
+
+    def grown(name, key):
+        return cluster.stats(name)[key] - before[name][key]
+
+    # Not twice as many, although each step has a background function. To close asks for updates, in steps of its own.
+    for name in ("ps0", "worker0"):
+        wait_until(lambda name=name: grown(name, "steps") >= 20, 20, f"20 steps of {name}")
+        assert grown(name, "steps") <= 24 and 0 < grown(name, "step_us_total") < passed_us
+    assert [cluster.stats(name)["crossing_variables"] for name in ("ps0", "worker0")] == [0, 3]
+    # The values and the gradients of three variables, 3 * 256 KiB in each direction of each step.
+    for name in ("ps0", "worker0"):
+        assert grown(name, "sending_us_total") > 0 and grown(name, "wire_byte_seconds") > 0
+        assert cluster.stats(name)["credit_in_force_bytes"] == 1_000_000
 
 
 def shown(printed):
@@ -206,6 +236,7 @@ def test_workers_that_all_reduce_tell_of_it_and_leave_while_they_are_asked(nurse
             assert answer.tasks == (f"/job:worker/task:{number}",)
             assert answer.numbers["all_reduces"] == cluster.stats(f"worker{number}")["all_reduces"] > 0
             assert answer.parts["functions"]["policy"] == "tictac"
+            assert answer.numbers["steps"] == 1  # of two that all-reduce: the last one's end is not known
         over, told = threading.Event(), []
 
         def ask():

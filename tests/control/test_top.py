@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfsched.bench.ports import free_port
-from tfsched.commands.top import in_force, said
+from tfsched.commands.top import in_force, said, used
 from tfsched.control.client import Answer
-from tfsched.control.rates import per_second, received_per_second
+from tfsched.control.rates import per_second, ratio, received_per_second
 
 PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 
@@ -96,6 +96,25 @@ def test_what_configure_has_set_wins():
     assert in_force(answer("graph", -1, graphs=told)) == ("p3", 5)
     assert in_force(answer("fifo", -1, graphs=told)) == ("fifo", 5)
     assert in_force(answer("graph", 0, functions=told)) == ("p3", 0)
+    server = answer("graph", -1)
+    server.numbers["credit_in_force_bytes"] = 7
+    assert in_force(server) == ("graph", 7)  # it knows no options, but what it has sent under
+    server.numbers["credit_in_force_bytes"] = -1
+    assert in_force(server) == ("graph", None)
+
+
+def test_a_mean_is_what_one_counter_grew_for_each_of_another():
+    first = Answer("a", identity=("h", 1), time_s=5.0, numbers={"steps": 3, "step_us_total": 900})
+    second = Answer("a", identity=("h", 1), time_s=6.0, numbers={"steps": 5, "step_us_total": 1500})
+    assert ratio(first, second, "step_us_total", "steps") == pytest.approx(300)
+    assert ratio(first, first, "step_us_total", "steps") is None  # no step has ended
+    assert ratio(None, second, "step_us_total", "steps") is None
+
+
+def test_credit_in_use_stands_before_the_credit():
+    assert used(0.5, 1_000_000) == "500.0 kB / 1.0 MB"
+    assert used(None, 0) == "- / none"
+    assert used(1e-3, None) == "1.0 kB / graph's"
 
 
 def test_a_tuner_is_one_line():

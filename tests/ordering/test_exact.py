@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import pathlib
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +30,7 @@ from tfsched.ordering.exact import SOLVERS, exact, solve
 
 from .dags import build, chain, random_dags
 
+ROOT = pathlib.Path(__file__).parents[2]
 # CP-SAT comes with the extra `exact`; the branch and bound always.
 INSTALLED = [solver for solver in SOLVERS if solver != "cp-sat" or _cp_sat.available()]
 POSITIVE = st.integers(1, 9).map(float)
@@ -154,6 +158,27 @@ def test_the_registered_ordering_says_what_is_known() -> None:
     assert exact(build(("c", "cpu", 1, ""))) == {}
     with pytest.raises(OrderingError, match="the solver 'oracle' is unknown or not installed; give branch-and-bound"):
         solve(dag, solver="oracle")
+
+
+BESIDE_TENSORFLOW = """
+import random, sys
+import tensorflow as tf
+import tfsched
+from tests.ordering.test_exact import tangled
+from tfsched.ordering.exact import solve
+found = [solve(tangled(random.Random(5), 8, 12), solver=name) for name in ("cp-sat", "branch-and-bound")]
+assert found[0].proven and found[0].makespan_us == found[1].makespan_us, found
+assert "ortools" not in sys.modules
+assert tf.function(lambda x: x + 1)(tf.constant(1)).numpy() == 2
+"""
+
+
+@pytest.mark.skipif(not _cp_sat.available(), reason="OR-Tools is not installed")
+def test_a_process_that_has_loaded_tensorflow_can_use_the_solver() -> None:
+    """Loaded behind TensorFlow, OR-Tools ends the process with a segmentation fault at its first search."""
+    command = [sys.executable, "-W", "ignore", "-c", BESIDE_TENSORFLOW]
+    done = subprocess.run(command, cwd=ROOT, timeout=100, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_ops_of_no_time_occupy_nothing() -> None:

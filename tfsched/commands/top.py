@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "task",
+    "step",
+    "idle",
     "out/s",
     "in/s",
     "ordered/s",
@@ -32,9 +34,10 @@ _COLUMNS = (
     "asides",
     "all-reduces",
     "updates",
+    "crossing",
 )
 _TEXTS = ("task", "policy")
-_WIDTH = 140  # where there is no terminal
+_WIDTH = 180  # where there is no terminal
 _TRANSFERS = 1000  # asked of each task: what was sent to others is counted from them
 _NONE = "-"
 
@@ -121,7 +124,7 @@ class View:
         return answers
 
     def _row(self, answer: Answer, answers: Sequence[Answer]) -> list[str]:
-        from tfsched.control.rates import per_second, received_per_second
+        from tfsched.control.rates import idle_share, per_second, ratio, received_per_second
 
         if answer.error:
             return [plain(answer.address), *[_NONE] * (len(_COLUMNS) - 1)]
@@ -130,31 +133,49 @@ class View:
         received = received_per_second(answer.tasks, answers, window_s, self._transfers) if self._transfers else None
         ordered = per_second(before, answer, "tasks")
         policy, credit_bytes = in_force(answer)
+        step_us, idle = ratio(before, answer, "step_us_total", "steps"), idle_share(before, answer)
         return [
             plain(", ".join(answer.tasks) or answer.address),
+            _time(step_us),
+            _NONE if idle is None else f"{idle:.0%}",
             _size(per_second(before, answer, "bytes", "bypassed_bytes")),
             _size(received),
             _NONE if ordered is None else f"{ordered:.1f}",
             f"{now.get('queue_depth', 0)}",
             _size(now.get("on_wire_bytes", 0)),
-            {None: "graph's", 0: "none"}.get(credit_bytes) or _size(credit_bytes),
+            used(ratio(before, answer, "wire_byte_seconds", "sending_us_total"), credit_bytes),
             plain(policy) + (" (paced)" if now.get("emulated") else ""),
             f"{now.get('reorderings', 0)}",
             f"{now.get('step_asides', 0)}",
             f"{now.get('packs_scheduled', 0)} / {now.get('packs_stock', 0)}",
             f"{now.get('background_outstanding', 0)}",
+            f"{now.get('crossing_variables', 0)}",
         ]
 
 
 def in_force(answer: Answer) -> tuple[str, int | None]:
-    """Policy, and credit in bytes: what configure has set; or else the options that the process knows; or "graph", None."""
+    """Policy, and credit in bytes: what configure has set; or else the options that the process knows; or "graph", and the
+    credit of the link that was used last, or None.
+    """
     told = {**answer.parts.get("graphs", {}), **answer.parts.get("functions", {})}
     policy, credit_bytes = answer.texts.get("policy", "graph"), answer.numbers.get("credit_bytes", -1)
     if policy == "graph":
         policy = str(told.get("policy", policy))
     if credit_bytes < 0:
-        return policy, int(told["credit_bytes"]) if "credit_bytes" in told else None
+        newest = answer.numbers.get("credit_in_force_bytes", -1)
+        return policy, int(told["credit_bytes"]) if "credit_bytes" in told else (newest if newest >= 0 else None)
     return policy, credit_bytes
+
+
+def used(byte_seconds_a_us: float | None, credit_bytes: int | None) -> str:
+    """How much of the credit a link has on the wire while it sends, and the credit: "812.0 kB / 1.0 MB".
+
+    Args:
+      byte_seconds_a_us: bytes times seconds for each microsecond in which a link sent; None if none did.
+      credit_bytes: 0 is no limit; None is not known.
+    """
+    credit = {None: "graph's", 0: "none"}.get(credit_bytes) or _size(credit_bytes)
+    return f"{_size(None if byte_seconds_a_us is None else byte_seconds_a_us * 1e6)} / {credit}"
 
 
 def said(tuner: Mapping[str, Any]) -> str:
@@ -163,6 +184,12 @@ def said(tuner: Mapping[str, Any]) -> str:
     if "in_force" in tuner:
         text += f"; in force: {tuner['in_force']}; best: {tuner.get('best', '?')}"
     return text
+
+
+def _time(value_us: float | None) -> str:
+    if value_us is None:
+        return _NONE
+    return f"{value_us / 1e3:.1f} ms" if value_us < 1e6 else f"{value_us / 1e6:.2f} s"
 
 
 def _size(value: float | None) -> str:

@@ -30,6 +30,7 @@ class Answer:
       tasks: names, "/job:ps/task:0".
       time_s: when the counters were read; of the process's own clock.
       unix_us: the same, of the clock of transfers.
+      watched_s, idle_s: how long the process has been watched, and how much of that it used no processor.
       numbers, texts: of tfsched.stats().
       parts: part of tfsched -> what it says of itself.
       transfers: the newest ones; None where they were not asked for.
@@ -41,6 +42,8 @@ class Answer:
     tasks: tuple[str, ...] = ()
     time_s: float = 0.0
     unix_us: int = 0
+    watched_s: float = 0.0
+    idle_s: float = 0.0
     numbers: dict[str, int] = dataclasses.field(default_factory=dict)
     texts: dict[str, str] = dataclasses.field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -111,6 +114,8 @@ class Tasks:
             tasks=tuple(who.tasks),
             time_s=stats.monotonic_us / 1e6,
             unix_us=stats.unix_us,
+            watched_s=stats.watched_us / 1e6,
+            idle_s=stats.idle_us / 1e6,
             numbers=dict(stats.numbers),
             texts=dict(stats.texts),
             parts={part: dict(state) for part, state in who.parts.items()},

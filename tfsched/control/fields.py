@@ -50,9 +50,17 @@ FIELDS: dict[str, Field] = {
     "step_asides": Field(_C, "missing ranks given up"),
     "dropped": Field(_C, "transfers still queued when their step ended", "dropped_transfers"),
     "groups": Field(_G, "pairs of step and receiver with state"),
+    "sending_us_total": Field(
+        _C, "time in which a link has ordered transfers on the wire, added up over links", "sending_seconds", 1e-6
+    ),
+    "wire_byte_seconds": Field(_C, "bytes on the wire times seconds, added up over links"),
+    "credit_in_force_bytes": Field(_G, "credit of the link that was used last; 0: no limit; -1: none was used"),
     "credit_bytes": Field(_G, "credit set by configure; -1: each graph's own", "configured_credit_bytes"),
     "rate_bps": Field(_G, "cap set by configure; 0: none", "rate_limit_bytes_per_second", 1 / 8),
+    "steps": Field(_C, "steps that this process took part in and that have ended"),
+    "step_us_total": Field(_C, "how long these steps took", "step_seconds", 1e-6),
     # Across the step's barrier.
+    "crossing_variables": Field(_G, "variables that the last training graph prepared here updates across the barrier"),
     "background_calls": Field(_C, "updates begun in the background"),
     "background_done": Field(_C, "updates in the background that have ended"),
     "background_failed": Field(_C, "updates in the background that failed by themselves"),

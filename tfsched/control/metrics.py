@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
-from tfsched.control import about, access
+from tfsched.control import about, access, idle
 from tfsched.control.fields import FIELDS, Field, Kind, metric_name
 from tfsched.errors import TfschedError
 from tfsched.ops.control import stats
@@ -27,6 +27,9 @@ _CONNECTIONS = 4  # at a time; more are closed
 
 class StatsCollector(Collector):
     """This process's counters for any registry: ``prometheus_client.REGISTRY.register(StatsCollector())``."""
+
+    def __init__(self) -> None:
+        idle.begin()
 
     def describe(self) -> Iterable[Any]:
         """Nothing: to be registered must not read anything."""
@@ -47,6 +50,9 @@ class StatsCollector(Collector):
             metric = family(metric_name(key), field.help)
             metric.add_metric([], value * field.scale)
             yield metric
+        seen = idle.seen()
+        yield CounterMetricFamily("tfsched_watched_seconds", "time in which this process was watched", value=seen.seconds)
+        yield CounterMetricFamily("tfsched_idle_seconds", "of that time, what it used no processor", value=seen.idle_s)
 
 
 class _Server(ThreadingMixIn, WSGIServer):

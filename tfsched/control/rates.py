@@ -16,6 +16,20 @@ def per_second(before: Answer | None, after: Answer, *names: str) -> float | Non
     return grown / passed_s if passed_s > 0 and grown >= 0 else None
 
 
+def ratio(before: Answer | None, after: Answer, upper: str, lower: str) -> float | None:
+    """By how much the counter ``upper`` grew for each one by which ``lower`` did; None where that cannot be told."""
+    grown, by = per_second(before, after, upper), per_second(before, after, lower)
+    return grown / by if grown is not None and by else None
+
+
+def idle_share(before: Answer | None, after: Answer) -> float | None:
+    """The part of the time between two answers in which the process used no processor; None where that cannot be told."""
+    if before is None or before.error or after.error or before.identity != after.identity:
+        return None
+    watched_s = after.watched_s - before.watched_s
+    return (after.idle_s - before.idle_s) / watched_s if watched_s > 0 else None
+
+
 def received_per_second(tasks: Sequence[str], answers: Sequence[Answer], window_s: float, limit: int) -> float | None:
     """Bytes each second that the other tasks have sent to ``tasks``: no task counts what it receives.
 

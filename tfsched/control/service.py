@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from tfsched.control import about, access, messages
+from tfsched.control import about, access, idle, messages
 from tfsched.errors import TfschedError
 from tfsched.ops.control import stats, transfers
 from tfsched.version import __version__
@@ -23,13 +23,15 @@ DEFAULT_TRANSFERS, MOST_TRANSFERS = 100, 1000
 
 
 def get_stats(request: Any) -> Any:
-    """tfsched.stats()."""
-    now = stats()
+    """tfsched.stats(), and how much this process computes nothing."""
+    now, seen = stats(), idle.seen()
     return messages.Stats(
         numbers={key: value for key, value in now.items() if isinstance(value, int)},
         texts={key: value for key, value in now.items() if isinstance(value, str)},
         monotonic_us=time.monotonic_ns() // 1000,
         unix_us=time.time_ns() // 1000,
+        watched_us=int(seen.seconds * 1e6),
+        idle_us=int(seen.idle_s * 1e6),
     )
 
 

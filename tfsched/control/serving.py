@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Any
 
-from tfsched.control import access
+from tfsched.control import access, idle
 from tfsched.errors import TfschedError
 from tfsched.ops import library
 
@@ -55,6 +55,7 @@ class ControlServer:
             self.close()
             raise
         _OPEN.add(self)
+        idle.begin()
 
     def close(self) -> None:
         """Ends it; its ports are free afterwards. A second call does nothing."""

@@ -140,6 +140,7 @@ def _run(data: int, size: int, sink: int) -> int:
                 _STATS.exchanged += report.exchanged.tensors
             if report.crossing:
                 _STATS.crossing = len(report.crossing)
+                _API.tfsched_set_crossing_variables(_STATS.crossing)
             if report.crossing or report.kept:
                 _STATS.kept = dict(report.kept)
                 _say_what_stays(client, report.kept)

@@ -71,7 +71,9 @@ def space_of(
     piece_bytes: tuple[int, int],
     credit_bytes: tuple[int, int],
 ) -> Space:
-    """What can be searched. Without ``policies``: the first one, and those that never wait for a missing rank.
+    """What can be searched. Without ``policies``: the first one, and those that never wait for a missing rank, but prophet.
+
+    Until it has seen three steps in a row prophet is bytescheduler, and few settings are measured in so many.
 
     Raises:
       TfschedError: a bound or a policy is none.

@@ -11,11 +11,14 @@ import numbers
 import os
 import socket
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from tfsched.errors import TfschedError
 from tfsched.ops import library
 from tfsched.ops.control import ask_joined, target_of
+from tfsched.ops.limits import Tell, ask_all
 
 GRAPH = "graph"
 _GRAPH_CREDIT = -1
@@ -23,7 +26,7 @@ _KEEP_POLICY, _KEEP_CREDIT, _KEEP_RATE = "", -2, -1  # cc/ops/control/control_op
 _SMALLEST_REMOTE_BPS = 10**6  # cc/ops/control/control_kernel.cc
 _LARGEST = 10**15  # a petabyte, or a petabit a second
 _POLICIES = 2
-_CALL_TIMEOUT_MS = 30_000
+_LIMIT_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +49,7 @@ def configure(
     credit_bytes: int | None = None,
     rate_bps: float | None = None,
     task: str | None = None,
+    timeout_s: float = _LIMIT_S,
 ) -> Configured:
     """Changes the running scheduler of each task of a cluster, for all ordered transfers, from the next one on.
 
@@ -62,16 +66,18 @@ def configure(
       rate_bps: what a task hands over to one receiver, in bits per second, averaged over a few milliseconds; 0 for no cap.
         Transfers without a rank are neither held back nor counted. Other processes take no cap below 1 Mbit/s.
       task: only this task, "/job:ps/task:0".
+      timeout_s: how long the whole call may take, in seconds, however many tasks do not answer.
 
     Returns:
-      Which tasks were reached. Tasks whose process does not know tfsched, or does not answer, are skipped and named.
-      :func:`tfsched.stats` shows what is in force.
+      Which tasks were reached. Tasks whose process does not know tfsched, or does not answer within ``timeout_s``, are
+      skipped and named; one that is only slow may still be changed later. :func:`tfsched.stats` shows what is in force.
 
     Raises:
       TfschedError: a value that is not one of the above, or no task was reached.
     """
     library.load()
     wanted = (_check_policy(policy), _check_credit(credit_bytes), _check_rate(rate_bps))
+    _check_timeout(timeout_s)
     if session_or_target is None:
         if task is not None:
             raise TfschedError(f"task is {task!r} but no session was given; give a session of its cluster, or its target.")
@@ -82,9 +88,11 @@ def configure(
             f"rate_bps is {rate_bps}, which would all but stop the cluster; "
             f"give {_SMALLEST_REMOTE_BPS} or more, or 0 (no cap)."
         )
+    deadline_s = time.monotonic() + timeout_s
     target = target_of(session_or_target)
-    tasks = [task] if task is not None else tasks_of(session_or_target)
-    skipped = {name: reason for name in tasks if (reason := _configure_task(target, name, *wanted))}
+    tasks = [task] if task is not None else tasks_of(session_or_target, timeout_s)
+    answers = ask_all({name: _asking(target, name, *wanted, deadline_s) for name in tasks}, deadline_s)
+    skipped = {name: reason for name in tasks if (reason := _reason(answers.get(name), timeout_s))}
     if len(skipped) == len(tasks):
         raise TfschedError(
             f"No task was configured ({'; '.join(f'{name}: {reason}' for name, reason in skipped.items())}); "
@@ -129,35 +137,58 @@ def _check_rate(rate_bps: Any) -> int:
     return round(rate_bps)
 
 
-def tasks_of(session: Any) -> list[str]:
+def _check_timeout(timeout_s: Any) -> None:
+    is_number = isinstance(timeout_s, numbers.Real) and not isinstance(timeout_s, bool)
+    if not is_number or not 0 < timeout_s < math.inf:
+        raise TfschedError(f"timeout_s is {timeout_s!r}; give a number of seconds above 0.")
+
+
+def tasks_of(session: Any, timeout_s: float = _LIMIT_S) -> list[str]:
     """The tasks that the devices of a session, or of a target's sessions, are on: "/job:ps/replica:0/task:0".
 
     Raises:
-      TfschedError: they cannot be listed.
+      TfschedError: they cannot be listed within ``timeout_s``.
     """
     import tensorflow as tf
 
     target = target_of(session)
-    try:
+    deadline_s = time.monotonic() + timeout_s
+
+    def ask(tell: Tell) -> None:
         if isinstance(session, str):
-            with tf.compat.v1.Session(target, graph=tf.Graph(), config=_config()) as control:
-                devices = control.list_devices()
+            with tf.compat.v1.Session(target, graph=tf.Graph(), config=_config(deadline_s)) as control:
+                tell(control.list_devices())
         else:
             inner = session._tf_sess() if hasattr(session, "_tf_sess") else session
-            devices = inner.list_devices()
-    except tf.errors.OpError as error:
+            tell(inner.list_devices())
+
+    devices = ask_all({target: ask}, deadline_s).get(target)
+    if devices is None or isinstance(devices, tf.errors.DeadlineExceededError):
+        # The target waits for all tasks of its cluster, and does not tell us for which one.
         raise TfschedError(
-            f"The devices of {target} cannot be listed ({_first_line(error)}); "
+            f"The devices of {target} cannot be listed within {timeout_s:g} s, for this task or another one of its cluster "
+            "does not answer; start the cluster's tasks, or name one that runs by task=."
+        )
+    if isinstance(devices, tf.errors.OpError):
+        raise TfschedError(
+            f"The devices of {target} cannot be listed ({_first_line(devices)}); "
             "start the cluster's tasks, or name one by task=."
-        ) from None
+        )
+    if isinstance(devices, Exception):
+        raise devices
     names = (tf.DeviceSpec.from_string(device.name) for device in devices)
     return sorted({f"/job:{name.job}/replica:{name.replica}/task:{name.task}" for name in names})
 
 
-def _config(filters: tuple[str, ...] = ()) -> Any:
+def _config(deadline_s: float, filters: tuple[str, ...] = ()) -> Any:
+    """Of a session each of whose calls ends by then, so that no thread is left for long."""
     import tensorflow as tf
 
-    return tf.compat.v1.ConfigProto(operation_timeout_in_ms=_CALL_TIMEOUT_MS, device_filters=filters)
+    left_ms = max(1, round(1000 * (deadline_s - time.monotonic())))
+    config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=left_ms, device_filters=filters)
+    # Of a master in this process the limit would not hold, and Python's lock is held while devices are listed.
+    config.rpc_options.use_rpc_for_inprocess_master = True
+    return config
 
 
 def _first_line(error: Exception) -> str:
@@ -192,20 +223,36 @@ def set_piece_bytes(piece_bytes: int) -> None:
     library.c_api().tfsched_set_piece_bytes(piece_bytes)
 
 
-def _configure_task(target: str, task: str, policy: str, credit_bytes: int, rate_bps: int) -> str:
-    """Runs the op on ``task``; returns why that failed, "" if it did not."""
+def _asking(
+    target: str, task: str, policy: str, credit_bytes: int, rate_bps: int, deadline_s: float
+) -> Callable[[Tell], None]:
+    """What runs the op on ``task`` and tells True."""
+
+    def ask(tell: Tell) -> None:
+        import tensorflow as tf
+
+        ops = library.load()
+        # A session for each, which sees no other task: one that is dead must not keep the others from being reached.
+        with tf.Graph().as_default() as graph, tf.device(task):
+            values = {"policy": policy, "credit_bytes": credit_bytes, "rate_bps": rate_bps}
+            answer = ops.tfsched_configure(**values, asker=_asker(), name="tfsched/configure")
+        with tf.compat.v1.Session(target, graph=graph, config=_config(deadline_s, (task,))) as control:
+            control.run(answer)
+            tell(True)
+
+    return ask
+
+
+def _reason(answer: Any, timeout_s: float) -> str:
+    """Why a task that has answered this, or with None not at all, was not changed; "" if it was."""
     import tensorflow as tf
 
-    ops = library.load()
-    # A session for each, which sees no other task: one that is dead must not keep the others from being reached.
-    with tf.Graph().as_default() as graph, tf.device(task):
-        values = {"policy": policy, "credit_bytes": credit_bytes, "rate_bps": rate_bps}
-        answer = ops.tfsched_configure(**values, asker=_asker(), name="tfsched/configure")
-    try:
-        with tf.compat.v1.Session(target, graph=graph, config=_config((task,))) as control:
-            control.run(answer)
-    except tf.errors.OpError as error:
-        if isinstance(error, tf.errors.NotFoundError) and "TfschedConfigure" in str(error):
-            return "its process, or the master's, does not import tfsched"
-        return _first_line(error)
+    if answer is None or isinstance(answer, tf.errors.DeadlineExceededError):
+        return f"it did not answer within {timeout_s:g} s"
+    if isinstance(answer, tf.errors.NotFoundError) and "TfschedConfigure" in str(answer):
+        return "its process, or the master's, does not import tfsched"
+    if isinstance(answer, tf.errors.OpError):
+        return _first_line(answer)
+    if isinstance(answer, Exception):
+        raise answer
     return ""

@@ -28,11 +28,15 @@ def stats(session: Any = None, task: str | None = None) -> dict[str, Any]:
       ``tasks`` and ``bytes`` (ordered transfers handed to gRPC), ``bypassed_tasks`` and ``bypassed_bytes`` (untagged ones),
       ``queue_depth``, ``max_queue_depth``, ``on_wire_bytes``, ``reorderings`` (tasks that overtook an earlier one), ``late``
       (tasks that came after a higher rank, under policies that wait), ``step_asides`` (missing ranks given up), ``dropped``
-      (queued when their step ended), ``groups`` ((step, receiver) pairs with state), ``servers``, ``emulated``,
+      (queued when their step ended), ``groups`` ((step, receiver) pairs with state), ``sending_us_total`` (time in which a
+      link had ordered transfers on the wire, added up over links), ``wire_byte_seconds`` (bytes on the wire times seconds,
+      likewise), ``credit_in_force_bytes`` (of the link that was used last; 0: no limit, -1: none was used), ``steps`` (that
+      the process took part in and that have ended), ``step_us_total`` (how long they took), ``servers``, ``emulated``,
       ``capability`` (what tells the task's tfsched from others); and what :func:`tfsched.configure` has set: ``policy``
       ("graph": each graph's own), ``credit_bytes`` (-1: each graph's own), ``rate_bps`` (0: no cap).
 
-      Of updates that cross the step's barrier, in the task that starts them: ``background_calls``, ``background_done``,
+      Of updates that cross the step's barrier, in the task that starts them: ``crossing_variables`` (of the last training
+      graph that was prepared there), ``background_calls``, ``background_done``,
       ``background_failed`` (by themselves, not with their step), ``background_outstanding``; on parameter servers: ``waits``
       (of reads for updates), ``waits_blocked`` (those that found an update outstanding), ``wait_us_total``, ``expectations``
       (updates outstanding), ``sent_ahead`` (updated values sent before the next step asked for them), ``sent_ahead_used``

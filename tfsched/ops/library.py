@@ -119,4 +119,6 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.tfsched_configure.restype = ctypes.c_int
     library.tfsched_set_piece_bytes.argtypes = [ctypes.c_int64]
     library.tfsched_set_piece_bytes.restype = None
+    library.tfsched_set_crossing_variables.argtypes = [ctypes.c_int64]
+    library.tfsched_set_crossing_variables.restype = None
     return library

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/barrier/background_steps.h"
 #include "cc/barrier/waiter.h"
 #include "cc/core/mutex.h"
 #include "cc/core/thread_annotations.h"
@@ -13,6 +14,7 @@
 #include "cc/ops/barrier/inputs.h"
 #include "cc/ops/barrier/update_order.h"
 #include "cc/transport/barrier.h"
+#include "cc/transport/runtime.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/distributed_runtime/rendezvous_mgr_interface.h"
 #include "tensorflow/core/framework/function.h"
@@ -178,6 +180,7 @@ class BackgroundCallKernel : public AsyncOpKernel {
     FunctionLibraryRuntime* library = context->function_library();
     OP_REQUIRES_ASYNC(context, library != nullptr && context->cancellation_manager() != nullptr,
                       tensorflow::errors::Internal("tfsched: TfschedBackgroundCall needs a session's step."), done);
+    ProcessStepTimes().Notice(CountedStep(context->step_id()), ProcessDispatcher().NowUs());
     std::vector<int64_t> ids(context->num_inputs());
     for (int i = 0; i < context->num_inputs(); ++i) OP_REQUIRES_OK_ASYNC(context, ElementOf(context, i, &ids[i]), done);
     Request request{context, std::move(done), client_, function_, runtimes_, std::move(ids), {}, nullptr};

@@ -4,9 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "cc/barrier/background_steps.h"
 #include "cc/ops/barrier/async.h"
 #include "cc/ops/barrier/inputs.h"
 #include "cc/transport/barrier.h"
+#include "cc/transport/runtime.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tfsched {
@@ -57,6 +59,7 @@ class DrainKernel : public AsyncOpKernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ProcessStepTimes().Forget(CountedStep(context->step_id()));
     using Drainer = std::shared_ptr<Calls::Drainer>;
     const auto begin = [client = client_, timeout_ms = timeout_ms_, returned = returned_](const Drainer& drainer) {
       ProcessCalls().Drain(client, drainer, returned);

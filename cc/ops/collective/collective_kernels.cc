@@ -4,11 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "cc/barrier/background_steps.h"
 #include "cc/ops/barrier/async.h"
 #include "cc/ops/barrier/inputs.h"
 #include "cc/transport/all_reduce.h"
 #include "cc/transport/collective_counts.h"
 #include "cc/transport/collective_resolver.h"
+#include "cc/transport/runtime.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -64,6 +66,7 @@ class AgreeKernel : public AsyncOpKernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ProcessStepTimes().Notice(CountedStep(context->step_id()), ProcessDispatcher().NowUs());
     Tensor* agreed = nullptr;
     OP_REQUIRES_OK_ASYNC(context, context->allocate_output(0, tensorflow::TensorShape(), &agreed), done);
     const auto finish = [](OpKernelContext* context, bool agreed) {

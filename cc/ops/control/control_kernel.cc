@@ -1,6 +1,7 @@
 // Kernels of the control ops.
 #include <string>
 
+#include "cc/barrier/background_steps.h"
 #include "cc/core/log_level.h"
 #include "cc/transport/runtime.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -21,7 +22,9 @@ using tensorflow::TensorShape;
 // No credit can: one transfer always goes.
 constexpr int64_t kSmallestRateBps = 1'000'000;
 
+// To ask is no step of the program's.
 void SetScalar(OpKernelContext* ctx, std::string text) {
+  ProcessStepTimes().Forget(CountedStep(ctx->step_id()));
   Tensor* output = nullptr;
   OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape(), &output));
   output->scalar<tensorflow::tstring>()() = text;

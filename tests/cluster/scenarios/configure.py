@@ -1,5 +1,7 @@
 """Changes of running schedulers, asked for from inside of a task."""
 
+import time
+
 import tensorflow as tf
 
 import tfsched
@@ -19,3 +21,13 @@ def raw(task, on, **values):
         answer = tfsched.ops.library.load().tfsched_configure(**values)
     with tf.compat.v1.Session(task.target, graph=graph) as session:
         session.run(answer)
+
+
+def timed(task, **arguments):
+    """:func:`change`, or the text of its error, and how long it took."""
+    began_s = time.monotonic()
+    try:
+        result = change(task, **arguments)
+    except tfsched.TfschedError as error:
+        result = str(error)
+    return result, time.monotonic() - began_s
