@@ -10,7 +10,7 @@ namespace tfsched {
 namespace {
 
 // The same in every step. Two transfers with one key would spoil a prediction, nothing else.
-uint64_t KeyOf(const TransferInfo& info) {
+uint64_t TransferKey(const TransferInfo& info) {
   const uint64_t name = std::hash<std::string>()(info.name);
   return name ^ (static_cast<uint64_t>(info.rank) + 1) * 0x9e3779b97f4a7c15u;
 }
@@ -58,7 +58,7 @@ ReadyProfile::Steps::iterator ReadyProfile::Begin(const CommTask& task, int64_t 
 }
 
 void ReadyProfile::Ready(const CommTask& task, int64_t now_us) {
-  const uint64_t key = KeyOf(*task.info);
+  const uint64_t key = TransferKey(*task.info);
   const uint64_t call = task.info->call;
   auto step = Find(task);
   if (step == open_.end()) {

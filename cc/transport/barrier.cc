@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "cc/core/per_process.h"
 #include "cc/transport/runtime.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -27,53 +28,53 @@ uint64_t Seed() {
 }  // namespace
 
 Mailbox& ProcessMailbox() {
-  static auto* mailbox = new Mailbox;
-  return *mailbox;
+  static PerProcess<Mailbox> mailbox;
+  return mailbox.Get();
 }
 
 Expectations& ProcessExpectations() {
-  static auto* expectations = new Expectations;
-  return *expectations;
+  static PerProcess<Expectations> expectations;
+  return expectations.Get();
 }
 
 Calls& ProcessCalls() {
-  static auto* calls = new Calls(Seed());
-  return *calls;
+  static PerProcess<Calls> calls;
+  return calls.Get([] { return new Calls(Seed()); });
 }
 
 Alarm& ProcessAlarm() {
-  static auto* alarm = new Alarm;
-  return *alarm;
+  static PerProcess<Alarm> alarm;
+  return alarm.Get();
 }
 
 RunNumbers& ProcessRunNumbers() {
-  static auto* numbers = new RunNumbers;
-  return *numbers;
+  static PerProcess<RunNumbers> numbers;
+  return numbers.Get();
 }
 
 AppliedUpdates& ProcessAppliedUpdates() {
-  static auto* applied = new AppliedUpdates;
-  return *applied;
+  static PerProcess<AppliedUpdates> applied;
+  return applied.Get();
 }
 
 MemoryBudget& ProcessMemoryBudget() {
-  static auto* budget = new MemoryBudget(ServerMemoryBytes());
-  return *budget;
+  static PerProcess<MemoryBudget> budget;
+  return budget.Get([] { return new MemoryBudget(ServerMemoryBytes()); });
 }
 
 SentAhead& ProcessSentAhead() {
-  static auto* sent = new SentAhead(&ProcessMemoryBudget());
-  return *sent;
+  static PerProcess<SentAhead> sent;
+  return sent.Get([] { return new SentAhead(&ProcessMemoryBudget()); });
 }
 
 ReceivedAhead& ProcessReceivedAhead() {
-  static auto* received = new ReceivedAhead;
-  return *received;
+  static PerProcess<ReceivedAhead> received;
+  return received.Get();
 }
 
 PieceUpdates& ProcessPieceUpdates() {
-  static auto* updates = new PieceUpdates;
-  return *updates;
+  static PerProcess<PieceUpdates> updates;
+  return updates.Get();
 }
 
 void SweepSentAhead() {

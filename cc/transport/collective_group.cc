@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/core/mutex.h"
+#include "cc/core/per_process.h"
 #include "cc/core/thread_annotations.h"
 #include "cc/transport/capability.h"
 #include "cc/transport/runtime.h"
@@ -68,8 +69,8 @@ struct Registry {
 };
 
 Registry& ProcessRegistry() {
-  static auto* registry = new Registry;
-  return *registry;
+  static PerProcess<Registry> registry;
+  return registry.Get();
 }
 
 int64_t StepOf(const CollGroupParams& params) {
@@ -264,8 +265,8 @@ bool AnswerForGroup(const WorkerEnv* env, int64_t step_id, const Rendezvous::Par
 }
 
 Statements& ProcessStatements() {
-  static auto* statements = new Statements;
-  return *statements;
+  static PerProcess<Statements> statements;
+  return statements.Get();
 }
 
 }  // namespace tfsched

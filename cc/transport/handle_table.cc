@@ -1,6 +1,7 @@
 // The handle table; see handle_table.h.
 #include "cc/transport/handle_table.h"
 
+#include "cc/core/per_process.h"
 #include "cc/transport/barrier.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -84,8 +85,8 @@ void HandleTable::ForgetOld() {
 }
 
 HandleTable& ProcessHandleTable() {
-  static auto* table = new HandleTable;
-  return *table;
+  static PerProcess<HandleTable> table;
+  return table.Get();
 }
 
 }  // namespace tfsched

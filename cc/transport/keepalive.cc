@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "cc/core/mutex.h"
+#include "cc/core/per_process.h"
 #include "cc/core/thread_annotations.h"
 #include "cc/transport/runtime.h"
 #endif
@@ -29,16 +30,20 @@ namespace {
 constexpr int kQuestions = 127;
 constexpr auto kBetweenLooks = std::chrono::seconds(5);
 
-Mutex mu;
+struct PeerPorts {
+  Mutex mu;
+  std::set<int> ports TFSCHED_GUARDED_BY(mu);
+};
 
-std::set<int>& Ports() TFSCHED_REQUIRES(mu) {
-  static auto* ports = new std::set<int>;
-  return *ports;
+PeerPorts& ProcessPeerPorts() {
+  static PerProcess<PeerPorts> ports;
+  return ports.Get();
 }
 
 std::set<int> PortsNow() {
-  const MutexLock lock(&mu);
-  return Ports();
+  PeerPorts& peers = ProcessPeerPorts();
+  const MutexLock lock(&peers.mu);
+  return peers.ports;
 }
 
 // The port at the other end of a TCP connection; 0 if `fd` is none.
@@ -78,6 +83,18 @@ void Look(int seconds) {
   closedir(directory);
 }
 
+// Looks until the process ends: gRPC connects again whenever a connection was lost.
+struct Looking {
+  explicit Looking(int seconds) {
+    std::thread([seconds] {
+      for (;;) {
+        std::this_thread::sleep_for(kBetweenLooks);
+        Look(seconds);
+      }
+    }).detach();
+  }
+};
+
 }  // namespace
 
 void KeepAlive(const std::string& address) {
@@ -85,20 +102,12 @@ void KeepAlive(const std::string& address) {
   const int port = std::atoi(address.substr(address.rfind(':') + 1).c_str());
   if (seconds <= 0 || port <= 0) return;
   {
-    const MutexLock lock(&mu);
-    Ports().insert(port);
+    PeerPorts& peers = ProcessPeerPorts();
+    const MutexLock lock(&peers.mu);
+    peers.ports.insert(port);
   }
-  // Looks until the process ends: gRPC connects again whenever a connection was lost.
-  static const bool looking = [] {
-    std::thread([] {
-      for (;;) {
-        std::this_thread::sleep_for(kBetweenLooks);
-        Look(seconds);
-      }
-    }).detach();
-    return true;
-  }();
-  (void)looking;
+  static PerProcess<Looking> looking;
+  looking.Get([] { return new Looking(seconds); });
 }
 
 #else

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cc/core/landing.h"
+#include "cc/core/per_process.h"
 #include "cc/core/thread_annotations.h"
 #include "cc/transport/received_buffer.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -239,8 +240,8 @@ class ReceivingRendezvous : public tensorflow::BaseRemoteRendezvous {
 }  // namespace
 
 Landings& ProcessLandings() {
-  static auto* landings = new Landings;
-  return *landings;
+  static PerProcess<Landings> landings;
+  return landings.Get();
 }
 
 tsl::core::RefCountPtr<tensorflow::BaseRemoteRendezvous> NewReceivingRendezvous(const tensorflow::WorkerEnv* env,

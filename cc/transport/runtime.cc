@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cc/core/log_level.h"
+#include "cc/core/per_process.h"
 #include "cc/transport/all_reduce.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
@@ -113,13 +114,13 @@ std::optional<Way> WantedWay() {
 }
 
 Dispatcher& ProcessDispatcher() {
-  static auto* dispatcher = new Dispatcher(OptionsFromEnvironment());
-  return *dispatcher;
+  static PerProcess<Dispatcher> dispatcher;
+  return dispatcher.Get([] { return new Dispatcher(OptionsFromEnvironment()); });
 }
 
 StepTimes& ProcessStepTimes() {
-  static auto* times = new StepTimes;
-  return *times;
+  static PerProcess<StepTimes> times;
+  return times.Get();
 }
 
 void SetCrossingVariables(int64_t count) { crossing_variables = count; }

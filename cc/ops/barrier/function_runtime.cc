@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/barrier/waiter.h"
+#include "cc/core/per_process.h"
 #include "cc/ops/barrier/task_answers.h"
 #include "cc/transport/barrier.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -31,8 +32,8 @@ constexpr int kBackgroundThreads = 4;
 // The threads on which the background function runs at home. Not the step's: where that computes on all of its threads, the
 // background function would not get to send what the step has put until the step is over.
 tensorflow::thread::ThreadPool* BackgroundPool(tensorflow::Env* env) {
-  static auto* pool = new tensorflow::thread::ThreadPool(env, "tfsched_background", kBackgroundThreads);
-  return pool;
+  static PerProcess<tensorflow::thread::ThreadPool> pool;
+  return &pool.Get([env] { return new tensorflow::thread::ThreadPool(env, "tfsched_background", kBackgroundThreads); });
 }
 
 // "/job:ps/replica:0/task:1" of a device; "" if the name does not say which task.
