@@ -67,9 +67,10 @@ PARTS = {
     "cli": rule("absl", "errors version commands"),
 }
 
-# The same for cc/. Only tests may use googletest, and the core knows no TensorFlow.
+# The same for cc/. Only tests may use googletest and start processes, and the core knows no TensorFlow.
+CC_TESTS = ("gtest", "sys", "unistd.h")
 CC_PARTS = {
-    "core": rule(),
+    "core": rule("pthread.h"),  # to know of forks
     "barrier": rule(parts="core"),
     "collective": rule(parts="core barrier"),
     "simulator": rule(parts="core collective"),
@@ -131,7 +132,7 @@ def broken_includes(text: str, part: str, allowed: Rule, is_test: bool) -> list[
         elif "/" not in name and "." not in name and found[1] == "<":  # the C++ standard library
             fits = True
         else:
-            fits = first in allowed.libraries or (is_test and first == "gtest")
+            fits = first in allowed.libraries or (is_test and first in CC_TESTS)
         if not fits:
             result.append(f"{number}: {name}")
     return result
