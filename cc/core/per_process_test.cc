@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -48,8 +49,8 @@ TEST(PerProcessTest, IsOneObjectInAProcessAndAnotherInItsFork) {
 }
 
 TEST(PerProcessTest, IsOneObjectForAllThreads) {
-  for (int round = 0; round < 100; ++round) {
-    PerProcess<int> number;
+  static std::array<PerProcess<int>, 100> numbers;  // never destroyed, as what they hold
+  for (PerProcess<int>& number : numbers) {
     std::atomic<int> ready{0};
     std::vector<int*> seen(4);
     std::vector<std::thread> threads;
@@ -61,7 +62,6 @@ TEST(PerProcessTest, IsOneObjectForAllThreads) {
     }
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(std::set<int*>(seen.begin(), seen.end()).size(), 1u);
-    delete seen[0];
   }
 }
 
