@@ -49,7 +49,8 @@ def same(count):
 
 def wait_idle(cluster):
     """Waits until no task that runs holds anything of any update or transfer."""
-    held = ("background_outstanding", "mailboxes", "expectations", "queue_depth", "on_wire_bytes", "groups")
+    calls = ("background_outstanding", "mailboxes", "expectations", "updates_in_chunks")
+    held = (*calls, "queue_depth", "on_wire_bytes", "groups")
 
     def idle():
         seen[:] = [{key: cluster.stats(name)[key] for key in held} for name in cluster.names if cluster.alive(name)]

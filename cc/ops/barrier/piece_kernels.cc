@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cc/core/comm_task.h"
+#include "cc/ops/barrier/async.h"
 #include "cc/ops/barrier/inner_update.h"
 #include "cc/ops/barrier/inputs.h"
 #include "cc/ops/barrier/part_update.h"
@@ -55,8 +56,12 @@ class PieceKernel : public OpKernel {
     OP_REQUIRES_OK(context, TokenOf(context, num_inputs() - 1, &token));
     OP_REQUIRES_OK(context, CheckHandles(context, update_.inputs()));
     const std::shared_ptr<PieceUpdate> update = ProcessPieceUpdates().Get(token, name_);
-    const PieceUpdate::Plan* plan =
-        update->AddChunk(piece_, pieces_, OpaqueOf(context->input(gradient_)), [&] { return Decide(context); });
+    bool first = false;
+    const PieceUpdate::Plan* plan = update->AddChunk(piece_, pieces_, OpaqueOf(context->input(gradient_)), [&] {
+      first = true;
+      return Decide(context);
+    });
+    if (first) OP_REQUIRES_OK(context, DropWithPart(context, token));
     const auto* buffers = plan == nullptr ? nullptr : static_cast<const UpdateBuffers*>(plan->buffers.get());
     OP_REQUIRES(context, plan != nullptr && Fits(context, *plan, buffers),
                 tensorflow::errors::InvalidArgument("tfsched: ", name(), " is no chunk of the update \"", name_,
@@ -122,6 +127,15 @@ class PieceKernel : public OpKernel {
     plan.ahead = std::move(ahead);
     plan.buffers = std::move(buffers);
     return plan;
+  }
+
+  // Drops the update when the background function's part on this device ends without having made it. The part has a manager
+  // of its own, which is cancelled or destroyed then. Nobody else says that it is over where the task that began it is lost.
+  absl::Status DropWithPart(OpKernelContext* context, int64_t token) const {
+    const auto drop = [token, name = name_] { ProcessPieceUpdates().Take(token, name); };
+    if (CancelHook(context).Register(drop)) return absl::OkStatus();
+    drop();
+    return tensorflow::errors::Cancelled("tfsched: the background update was cancelled.");
   }
 
   // For the new values; and for the old ones, where another client's update may have made the variable a new one meanwhile.
