@@ -49,7 +49,7 @@ PARTS = {
     "parallel": rule("tensorflow numpy", "errors _options _log eager ops server _callback"),  # and no Keras
     "placement": rule("tensorflow", "errors _log"),
     "draining": rule("tensorflow", "grappler eager errors"),
-    "tracing": rule("tensorflow", "ordering _options ops errors grappler"),
+    "tracing": rule("tensorflow", "ordering _options graph_ops ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
     "tuning": rule("numpy scipy skopt threadpoolctl matplotlib", "_rules errors"),  # it knows nothing of what it measures

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from tfsched._rules import POLICIES
-from tfsched.commands.inputs import with_link
-from tfsched.ordering import make_plan
+from tfsched.ordering import make_plan, with_link
 from tfsched.tracing import StepTrace
 
 from .cluster import STOCK, Cluster

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfsched.commands.files import FileError, parse_json, read_bytes
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.quiet import import_tensorflow
-from tfsched.ordering import Dag
+from tfsched.ordering import Dag, with_link
 from tfsched.ordering.layers import LayerTable, forward_dag, training_dag
 from tfsched.simulator import profiles
 
@@ -126,30 +126,6 @@ def dag_of(source: Any, flags: CommandFlags, bandwidth_bps: float | None = None,
         return make(source, bandwidth_bps or DEFAULT_BANDWIDTH_BPS, startup_us or 0.0)
     dag: Dag = source if isinstance(source, Dag) else source.dag(flags.receiver or None)
     return with_link(dag, bandwidth_bps, startup_us)
-
-
-def with_link(dag: Dag, bandwidth_bps: float | None, startup_us: float | None) -> Dag:
-    """The same DAG on other links: where a recv's bytes are known, its time is theirs, not the one it was traced with."""
-    if bandwidth_bps is None and startup_us is None:
-        return dag
-    links = {name for name, resource in dag.resources.items() if resource.kind == "link"}
-    resources = [
-        resource._replace(
-            bandwidth_bps=resource.bandwidth_bps if bandwidth_bps is None else bandwidth_bps,
-            startup_us=resource.startup_us if startup_us is None else startup_us,
-        )
-        if name in links
-        else resource
-        for name, resource in dag.resources.items()
-    ]
-    rates = {resource.name: resource.bandwidth_bps for resource in resources}
-    ops = [
-        op._replace(time_us=None)
-        if op.resource in links and op.size_bytes is not None and rates[op.resource] is not None
-        else op
-        for op in dag.ops
-    ]
-    return Dag(resources, ops)
 
 
 def workload_of(source: Any, flags: CommandFlags) -> Workload:

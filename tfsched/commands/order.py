@@ -45,7 +45,8 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     result = summary(dag, plan, schedule.makespan_us)
     # A trace of a cluster has several receivers, all of which need priorities.
     alone = isinstance(source, (Dag, LayerTable)) or source.exchanges
-    saved = plan if alone else source.plan(flags.algorithm, seed=flags.seed)
+    link = inputs.parse_bandwidth(flags.bandwidth), None if flags.startup_us < 0 else flags.startup_us
+    saved = plan if alone else source.plan(flags.algorithm, flags.seed, *link)
     if flags.plan:
         write_text(flags.plan, json.dumps(saved.to_json(), indent=1) + "\n")
     if flags.timeline or flags.plot:

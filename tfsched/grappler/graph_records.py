@@ -9,7 +9,7 @@ from tensorflow.core.framework import graph_pb2
 
 from tfsched.grappler.collectives import records
 from tfsched.grappler.reading.graph import GraphView, split_input, task_of
-from tfsched.grappler.reading.transfers import SPLIT_OP
+from tfsched.grappler.reading.transfers import GROUP_OP, SPLIT_OP
 
 # Key of the optimizer's parameter map; its value names the trace.
 PARAMETER = "trace"
@@ -41,5 +41,7 @@ def bare(graph: Any, wanted: list[str]) -> Any:
             kept = copy.node.add(name=node.name, op=node.op, device=node.device, input=node.input)
             if node.op == SPLIT_OP:
                 kept.attr["N"].CopyFrom(node.attr["N"])  # strip_proxies() asks for it
+            elif node.op == GROUP_OP:
+                kept.attr["bytes"].CopyFrom(node.attr["bytes"])  # members_of() asks for it
     records.keep(graph, copy)
     return copy

@@ -29,7 +29,7 @@ from tfsched.grappler.reading.transfers import (
 )
 from tfsched.grappler.reading.variable_uses import Variable
 from tfsched.grappler.reading.variables import VariableKey, is_handle
-from tfsched.grappler.sending import dags, partition, proxies, pushes, ranks
+from tfsched.grappler.sending import dags, grouping, partition, proxies, pushes, ranks
 from tfsched.ordering import Plan
 
 # Why a session's variables keep the barrier although ``barrier=False``.
@@ -50,6 +50,8 @@ class Report:
       unordered: reason -> how many transfers were left alone for it.
       cut: how many of the ordered leave as chunks, and ``chunks`` how many chunks these are.
       whole: reason -> how many ordered transfers leave whole although chunks were asked for.
+      groups: how many of the ordered are several transfers joined, and ``members`` how many these were.
+      alone: reason -> how many transfers leave alone although the plan groups them.
       variable_ranks: variable, as (task, shared name) -> the rank with which it is pulled.
       crossing: names of the variables that are updated in the background.
       kept: name of a variable whose update stays in the step although ``barrier=False`` -> why.
@@ -64,6 +66,9 @@ class Report:
     cut: int = 0
     chunks: int = 0
     whole: dict[str, int] = dataclasses.field(default_factory=dict)
+    groups: int = 0
+    members: int = 0
+    alone: dict[str, int] = dataclasses.field(default_factory=dict)
     variable_ranks: dict[VariableKey, int] = dataclasses.field(default_factory=dict)
     crossing: list[str] = dataclasses.field(default_factory=list)
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -216,6 +221,12 @@ def _note(crossing: Body | None, reasons: dict[Variable, str], report: Report) -
 def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan | None, report: Report) -> bool:
     """Gives the transfers that can be ordered their ranks, in place; returns whether there are any."""
     needed = step.needed(view)
+    if plan is not None and any(len(group) > 1 for group in plan.groups or ()):
+        joined = grouping.join_groups(view, needed, plan, pushes.are_tagged(options), step.feeds, step.capable)
+        plan, report.groups, report.members, report.alone = joined.plan, joined.groups, joined.members, joined.alone
+        if joined.groups:
+            view = GraphView(view.graph)
+            needed = step.needed(view)
     transfers = find_transfers(view, needed)
     if pushes.are_tagged(options):
         pushes.free_conditional_pulls(view, transfers)
@@ -229,7 +240,7 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
     ranked = ranks.number(groups.values(), cutter.cut)
     report.variable_ranks = pushes.variable_ranks(view, ranked)
     if pushes.are_tagged(options):
-        report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, step.capable)
+        report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, step.capable, plan)
         ranked = ranks.number(groups.values(), cutter.cut)
     report.count(transfers, ranked, cutter.whole)
     if ranked:
@@ -263,11 +274,12 @@ def _add_pushes(
     transfers: list[Transfer],
     ranks_of: dict[VariableKey, int],
     capable: Collection[str] | None,
+    plan: Plan | None,
 ) -> int:
     """Appends the pushes to what already goes between the same tasks, marks them as ordered and counts them."""
     late = (MADE_FROM_TRANSFERS, CONDITIONAL)
     made = [one for one in transfers if one.keep in late and (capable is None or one.sender in capable)]
-    found = pushes.find_pushes(view, needed, made, ranks_of)
+    found = pushes.find_pushes(view, needed, made, ranks_of, plan)
     for tasks, group in found.items():
         groups.setdefault(tasks, []).extend(group)
         for transfer in group:
@@ -315,7 +327,14 @@ def explain(report: Report) -> str:
         text += f" ({report.pushes} pushes)"
     if report.cut:
         text += f", {report.cut} of them in {report.chunks} chunks"
-    named = (("whole", report.whole), ("left alone", report.unordered), ("all-reduces left alone", report.exchanged.kept))
+    if report.groups:
+        text += f", {report.groups} of them {report.members} transfers that the plan groups"
+    named = (
+        ("whole", report.whole),
+        ("not grouped", report.alone),
+        ("left alone", report.unordered),
+        ("all-reduces left alone", report.exchanged.kept),
+    )
     for what, reasons in named:
         listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         text += f"; {what}: {listed}" if listed else ""

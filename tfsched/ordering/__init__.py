@@ -21,7 +21,7 @@ from . import random_order as _random_order  # noqa: F401
 from . import tao as _tao  # noqa: F401
 from . import tio as _tio  # noqa: F401
 from . import us_byte as _us_byte  # noqa: F401
-from .dag import Dag, DagError, Op, Resource
+from .dag import Dag, DagError, Op, Resource, with_link
 from .decision import Decision, Message, Part
 from .evaluate import evaluate
 from .exchanges import AllReduce, exchange_dag
@@ -39,7 +39,7 @@ from .metrics import (
     upper_bound_us,
 )
 from .oracle import OracleError, TimeOracle, general_time
-from .plan import Plan, PlanError, make_plan
+from .plan import Plan, PlanError, combined, make_plan
 from .registry import Ordering, OrderingError, get, load_plugin, names, register
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "Resource",
     "Schedule",
     "TimeOracle",
+    "combined",
     "efficiency",
     "evaluate",
     "exchange_dag",
@@ -77,4 +78,5 @@ __all__ = [
     "straggler_effect",
     "straggler_effects",
     "upper_bound_us",
+    "with_link",
 ]

@@ -289,3 +289,27 @@ def _op_from_json(entry: object, position: int) -> Op:
             if key in entry and entry[key] is None:
                 raise DagError(f"the {key} of {label} is null; give a number or leave it out")
     return op
+
+
+def with_link(dag: Dag, bandwidth_bps: float | None, startup_us: float | None) -> Dag:
+    """The same DAG on other links: where a recv's bytes are known, its time is theirs, not the one it was traced with."""
+    if bandwidth_bps is None and startup_us is None:
+        return dag
+    links = {name for name, resource in dag.resources.items() if resource.kind == "link"}
+    resources = [
+        resource._replace(
+            bandwidth_bps=resource.bandwidth_bps if bandwidth_bps is None else bandwidth_bps,
+            startup_us=resource.startup_us if startup_us is None else startup_us,
+        )
+        if name in links
+        else resource
+        for name, resource in dag.resources.items()
+    ]
+    rates = {resource.name: resource.bandwidth_bps for resource in resources}
+    ops = [
+        op._replace(time_us=None)
+        if op.resource in links and op.size_bytes is not None and rates[op.resource] is not None
+        else op
+        for op in dag.ops
+    ]
+    return Dag(resources, ops)

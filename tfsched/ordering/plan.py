@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -40,8 +40,8 @@ class Plan:
       metadata: anything JSON can hold, for the reader of the file.
       extras: transfer name -> further keys of its entry, kept for later versions of the format.
       partition_bytes: transfer name -> the largest chunk that it leaves in, 0 for whole; only names that have a priority.
-      groups: all-reduced gradients that leave as one tensor, each in one group at most; all others leave alone. None where
-        the ordering has no say, and small ones are joined by their size.
+      groups: transfers that leave as one tensor, each in one group at most; all others leave alone. None where the ordering
+        has no say: small all-reduced gradients are then joined by their size.
       contributions: transfer name -> priority of the first half of its all-reduce, where that is another one (DeAR).
 
     Raises PlanError for a bad name, priority, size or group, or what JSON cannot hold.
@@ -110,6 +110,25 @@ class Plan:
         if name in self.priorities:
             return self.partition_bytes.get(name)
         return self._partition_by_source.get(name.partition("@")[0])
+
+    def renamed(self, others: Mapping[str, str]) -> Plan:
+        """Return the plan with each transfer in `others` by its other name as well, in the same group."""
+
+        def both(values: Mapping[str, _N]) -> dict[str, _N]:
+            return {**values, **{others[name]: value for name, value in values.items() if name in others}}
+
+        groups = self.groups
+        if groups is not None:
+            groups = tuple((*group, *(others[name] for name in group if name in others)) for group in groups)
+        return Plan(
+            self.algorithm,
+            both(self.priorities),
+            self.metadata,
+            self.extras,
+            both(self.partition_bytes),
+            groups,
+            both(self.contributions),
+        )
 
     @cached_property
     def _by_source(self) -> dict[str, float]:
@@ -243,6 +262,29 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
         if priorities.notes:
             metadata["notes"] = priorities.notes
     return Plan(algorithm, in_file_order, metadata, {}, pieces, groups, contributions)
+
+
+def combined(algorithm: str, plans: Iterable[Plan], groups: Iterable[Sequence[str]], metadata: Mapping[str, Any]) -> Plan:
+    """Return one Plan of several for different transfers, with `groups` instead of theirs if one of them groups at all.
+
+    A transfer stays in the first of several groups. Raises PlanError for a group of an unknown transfer.
+    """
+    listed = list(plans)
+    taken: set[str] = set()
+    kept: list[tuple[str, ...]] = []
+    for group in groups:
+        names = tuple(name for name in dict.fromkeys(group) if name not in taken)
+        taken.update(names)
+        if names:
+            kept.append(names)
+    return Plan(
+        algorithm,
+        {name: value for plan in listed for name, value in plan.priorities.items()},
+        metadata,
+        {},
+        {name: size for plan in listed for name, size in plan.partition_bytes.items()},
+        tuple(kept) if any(plan.groups is not None for plan in listed) else None,
+    )
 
 
 def _priority(name: str, value: object) -> float:

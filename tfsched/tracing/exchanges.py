@@ -11,7 +11,7 @@ from tfsched.errors import TfschedError
 from tfsched.grappler.collectives.orders import RECEIVER
 from tfsched.ordering import AllReduce, Dag, exchange_dag
 
-__all__ = ["RECEIVER", "Rate", "TracedExchange", "dag_of", "rate_of"]
+__all__ = ["RECEIVER", "Rate", "TracedExchange", "dag_of", "rate_of", "rate_of_rows"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,19 +34,20 @@ class TracedExchange:
 
 
 class Rate(NamedTuple):
-    """What all-reducing costs a worker: bits per second of the tensors' own bytes, and µs for each piece besides."""
+    """What sending costs: bits per second of the tensors' own bytes, and µs for each message besides."""
 
     bandwidth_bps: float
     startup_us: float
 
 
-def dag_of(exchanges: Sequence[TracedExchange], nodes: Iterable[Any], steps: Sequence[Any]) -> Dag:
+def dag_of(exchanges: Sequence[TracedExchange], nodes: Iterable[Any], steps: Sequence[Any], rate: Rate | None = None) -> Dag:
     """The step as orderings see it, with the medians of what the traced steps took.
 
     Args:
       exchanges: all gradients.
       nodes: (name, op, device, inputs) of the placed graph.
       steps: TracedSteps.
+      rate: of the link; None means that of the all-reduces' messages.
 
     Raises:
       TfschedError: no step holds messages of the all-reduces, or none holds the ops that make the gradients.
@@ -60,7 +61,7 @@ def dag_of(exchanges: Sequence[TracedExchange], nodes: Iterable[Any], steps: Seq
             raise TfschedError(f"The traced steps do not hold the op {one.maker} that makes {one.name}; trace again.")
         needed = statistics.median(used) if used else None
         gradients.append(AllReduce(one.name, one.size_bytes, statistics.median(ready), needed))
-    rate = rate_of(exchanges, steps)
+    rate = rate or rate_of(exchanges, steps)
     return exchange_dag(gradients, rate.bandwidth_bps, rate.startup_us)
 
 
@@ -74,27 +75,39 @@ def rate_of(exchanges: Sequence[TracedExchange], steps: Sequence[Any]) -> Rate:
     Raises:
       TfschedError: no step holds messages of the all-reduces.
     """
-    rates, startups = [], []
-    for step in steps:
-        sends = sorted(_sends(exchanges, step), key=lambda row: (row["started_us"], row["released_us"]))
-        if not sends:
-            continue
-        free_us, sizes, times_us = 0, [], []
-        for row in sends:
-            sizes.append(float(row["bytes"]))
-            times_us.append(float(max(0, row["released_us"] - max(free_us, row["started_us"]))))
-            free_us = max(free_us, row["released_us"])
-        startup_us = _intercept(sizes, times_us)
-        wire_us = max(1.0, sum(times_us) - startup_us * len(sends))
-        peers = len({row["to"] for row in sends})
-        rates.append(8e6 * sum(one.size_bytes for one in exchanges) / wire_us)
-        startups.append(startup_us * (1 if peers == 1 else 2 * peers))
-    if not rates:
+    by_step = [_sends(exchanges, step) for step in steps]
+    rate = rate_of_rows(by_step)
+    if rate is None:
         raise TfschedError(
             "The traced steps were all-reduced by stock TensorFlow; call tfsched.enable() with the same options on all "
             "workers, and trace again."
         )
-    return Rate(statistics.median(rates), statistics.median(startups))
+    # Bytes on the wire are more than the tensors' own.
+    own = sum(one.size_bytes for one in exchanges)
+    sent = [sum(row["bytes"] for row in rows) for rows in by_step if rows]
+    peers = max(len({row["to"] for row in rows}) for rows in by_step)
+    return Rate(rate.bandwidth_bps * own / statistics.median(sent), rate.startup_us * (1 if peers == 1 else 2 * peers))
+
+
+def rate_of_rows(steps: Iterable[Sequence[Mapping[str, Any]]]) -> Rate | None:
+    """The rate at which messages left, for each step its rows of ``tfsched.transfers()``; None without any.
+
+    A message's time is what it took behind the one before it. A straight line through (bytes, time) gives what one costs
+    besides its bytes; 0 where all have nearly one size. The median step counts.
+    """
+    rates, startups = [], []
+    for rows in steps:
+        if not rows:
+            continue
+        free_us, sizes, times_us = 0, [], []
+        for row in sorted(rows, key=lambda row: (row["started_us"], row["released_us"])):
+            sizes.append(float(row["bytes"]))
+            times_us.append(float(max(0, row["released_us"] - max(free_us, row["started_us"]))))
+            free_us = max(free_us, row["released_us"])
+        startup_us = _intercept(sizes, times_us)
+        rates.append(8e6 * sum(sizes) / max(1.0, sum(times_us) - startup_us * len(rows)))
+        startups.append(startup_us)
+    return Rate(statistics.median(rates), statistics.median(startups)) if rates else None
 
 
 def transfers_of(exchanges: Sequence[TracedExchange], step: Any) -> dict[str, tuple[int, int]]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfsched.grappler.collectives import records
 from tfsched.grappler.reading.graph import GraphView, split_input
 from tfsched.grappler.reading.transfers import READ_PREFIX, find_transfers
+from tfsched.grappler.sending.grouping import members_of
 from tfsched.grappler.sending.proxies import strip_proxies
 from tfsched.tracing.directions import in_background
 from tfsched.tracing.exchanges import RECEIVER, TracedExchange, transfers_of
@@ -32,20 +33,22 @@ class Assembler:
     """
 
     def __init__(self, graphs: Iterable[Any]):
-        best: tuple[int, Any, list[Any]] | None = None
-        for graph in map(strip_proxies, graphs):
+        best: tuple[int, Any, list[Any], dict[str, list[tuple[str, int]]]] | None = None
+        for rewritten in graphs:
+            members = members_of(rewritten)
+            graph = strip_proxies(rewritten)
             view = GraphView(graph)
             transfers = find_transfers(view, [True] * len(view.nodes), classify=False)
             # A callable may call several functions. The one that communicates most is the step.
             count = len(transfers) + sum(1 for _ in records.exchanged(graph))
             if count and (best is None or count > best[0]):
-                best = (count, view, transfers)
+                best = (count, view, transfers, members)
         if best is None:
             raise TraceError(
                 "No traced function spans several tasks that run tfsched; trace one that reads variables of parameter "
                 "servers, on a cluster whose tasks import tfsched, or one that all-reduces gradients after tfsched.enable()."
             )
-        _, self._view, transfers = best
+        _, self._view, transfers, self._members = best
         self._tasks = {*self._view.tasks}
         self._links = {one.name(self._view): f"{one.sender}>{one.receiver}" for one in transfers}
         self._sizes: dict[str, int] = {}
@@ -95,7 +98,7 @@ class Assembler:
         step's own graph knows no such transfer.
         """
         exchanged = {one.transfer for one in self._exchanges}
-        unknown = [row for row in step.sends if row["name"] not in exchanged and self._transfer(row) is None]
+        unknown = [row for row in step.sends if row["name"] not in exchanged and not self._transfers(row)]
         foreign = {row["step_id"] for row in unknown if row["bytes"] > 0}
         for row in step.sends:
             row["step_id"] = -abs(row["step_id"]) if row["step_id"] in foreign else abs(row["step_id"])
@@ -104,21 +107,29 @@ class Assembler:
         """Transfers as their receivers saw them: asked for when the question came, there when the last byte had left."""
         carried: dict[str, int] = {}
         for row in step.sends:
-            name = self._transfer(row)
-            if name is None or in_background(row) or row["dropped"]:
+            names = self._transfers(row)
+            if not names or in_background(row) or row["dropped"]:
                 continue
             left_us = max(row["released_us"], row["started_us"])
-            # Of a transfer in chunks, from the first request to the last arrival.
-            asked_us, there_us = step.transfers.get(name, (row["requested_us"], left_us))
-            step.transfers[name] = (min(asked_us, row["requested_us"]), max(there_us, left_us))
-            carried[name] = carried.get(name, 0) + row["bytes"]
+            for name, member_bytes in names.items():
+                # Of a transfer in chunks, from the first request to the last arrival.
+                asked_us, there_us = step.transfers.get(name, (row["requested_us"], left_us))
+                step.transfers[name] = (min(asked_us, row["requested_us"]), max(there_us, left_us))
+                if member_bytes is None:
+                    carried[name] = carried.get(name, 0) + row["bytes"]
+                else:
+                    self._sizes[name] = member_bytes
         for name, size_bytes in carried.items():
             self._sizes[name] = max(self._sizes.get(name, 0), size_bytes)
 
-    def _transfer(self, row: dict[str, Any]) -> str | None:
-        """The transfer that a row is of; None if the function has no such one."""
-        name = f"{row['name'].partition('#')[0]}@{row['to']}"
+    def _transfers(self, row: dict[str, Any]) -> dict[str, int | None]:
+        """The transfers that a row is of, several of a group, with their bytes; None where these are the row's."""
+        tensor = row["name"].partition("#")[0]
+        name = f"{tensor}@{row['to']}"
         if name in self._links:
-            return name
+            return {name: None}
+        if tensor in self._members:
+            return {f"{member}@{row['to']}": size_bytes for member, size_bytes in self._members[tensor]}
         edge = _EDGE.match(row["name"])
-        return self._by_node.get((edge["node"].removeprefix(READ_PREFIX), row["to"])) if edge else None
+        found = self._by_node.get((edge["node"].removeprefix(READ_PREFIX), row["to"])) if edge else None
+        return {} if found is None else {found: None}

@@ -10,6 +10,7 @@ from tensorflow.core.framework import graph_pb2
 from tfsched.grappler.barrier.guards import is_guard
 from tfsched.grappler.reading.graph import split_input, task_of
 from tfsched.grappler.reading.transfers import PROXY_OP, SPLIT_OP
+from tfsched.grappler.sending.grouping import members_of
 from tfsched.grappler.sending.proxies import strip_proxies
 
 _SENDS = {"_Send", "_HostSend"}
@@ -29,8 +30,8 @@ def key_of(node: Any) -> Key:
     return Key(node.attr["tensor_name"].s.decode(), node.attr["send_device"].s.decode(), node.attr["recv_device"].s.decode())
 
 
-def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
-    """Undoes the partitioning, and tfsched's own proxies, chunks and waits with it.
+def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, list[str]]]:
+    """Undoes the partitioning, and tfsched's own proxies, chunks, groups and waits with it.
 
       before                                       after
 
@@ -41,7 +42,8 @@ def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
       partitions: GraphDefs, one a device, as ``RunMetadata.partition_graphs`` has them.
 
     Returns:
-      A placed GraphDef, and for each tensor between tasks its transfer's name in Plans: one for all chunks of a transfer.
+      A placed GraphDef, and for each tensor between tasks the names in Plans of the transfers that it is: one for all chunks
+      of a transfer, several of a group.
     """
     sent: dict[Key, str] = {}
     received: dict[str, Key] = {}
@@ -74,11 +76,13 @@ def join(partitions: Iterable[Any]) -> tuple[Any, dict[Key, str]]:
                 copy.input.append("^" + split_input(source)[0] if text.startswith("^") else source)
             # else: fed by the client, not by another partition
         copy.input.sort(key=lambda text: text.startswith("^"))  # data first, as GraphDefs want it; sorting is stable
+    members = members_of(graph)
     graph = strip_proxies(graph)
-    names: dict[Key, str] = {}
+    names: dict[Key, list[str]] = {}
     for key, source in sent.items():
         receiver = task_of(key.recv_device)
         if task_of(key.send_device) != receiver:
             name, port = split_input(behind.get(split_input(source)[0], source))
-            names[key] = f"{name}:{max(port, 0)}@{receiver}"
+            tensor = f"{name}:{max(port, 0)}"
+            names[key] = [f"{member}@{receiver}" for member, _ in members.get(tensor, [(tensor, 0)])]
     return graph, names

@@ -7,7 +7,7 @@ import dataclasses
 import gzip
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2
@@ -16,11 +16,15 @@ from tfsched.errors import TfschedError
 from tfsched.grappler.reading.graph import GraphView, task_of
 from tfsched.grappler.reading.transfers import find_transfers
 from tfsched.grappler.sending.dags import dag_of_placed_graph
-from tfsched.ordering import Dag, Plan, TimeOracle, make_plan
+from tfsched.ordering import Dag, Plan, TimeOracle, combined, make_plan, with_link
 from tfsched.tracing import exchanges as all_reduces
 from tfsched.tracing.exchanges import TracedExchange
+from tfsched.tracing.pushes import Push, pushes_of, rate_between
 
 FORMAT = "tfsched-trace/1"
+
+# Of a link that carried nothing whose bytes are known: fast, so that bytes do not decide.
+_UNKNOWN_BPS = 10**11
 
 
 class TraceError(TfschedError):
@@ -162,12 +166,20 @@ class StepTrace:
         ops = [op._replace(time_us=oracle.time_us(op.name, 0.0), size_bytes=self.sizes.get(op.name)) for op in bare.ops]
         return Dag(bare.resources.values(), ops)
 
-    def plan(self, algorithm: str, seed: int = 0) -> Plan:
-        """The Plan of an ordering for all receivers; of all-reduces with what goes as one tensor, and in which pieces.
+    def plan(
+        self, algorithm: str, seed: int = 0, bandwidth_bps: float | None = None, startup_us: float | None = None
+    ) -> Plan:
+        """The Plan of an ordering for all receivers, with what goes as one tensor, and in which pieces.
+
+        Of parameter servers the pulls of each task are planned by its own partition. The pushes from one task to another are
+        planned as all-reduces are: from when a gradient is made to when its variable is next used. Variables are pulled in
+        the groups in which they are pushed.
 
         Args:
           algorithm: the name of a registered ordering.
           seed: for orderings that draw.
+          bandwidth_bps: of the links, in bits per second; None: as traced.
+          startup_us: what a message costs besides its bytes; None: as traced.
 
         Raises:
           TraceError: the trace has no transfers.
@@ -177,12 +189,36 @@ class StepTrace:
             raise TraceError("The trace has no transfers between tasks; trace a step of a graph that spans several tasks.")
         about = {"tensorflow": self.tensorflow, "steps": len(self.steps)}
         if self.exchanges:
-            made = make_plan(self.dag(all_reduces.RECEIVER), algorithm, seed=seed)
+            dag = with_link(self.dag(all_reduces.RECEIVER), bandwidth_bps, startup_us)
+            made = make_plan(dag, algorithm, seed=seed)
             return dataclasses.replace(made, metadata={**made.metadata, **about})
-        priorities: dict[str, float] = {}
+        pushes = pushes_of(GraphView(self.graph()), self.sizes)
+        pushed = {push.sent.name for push in pushes}
+        plans: list[Plan] = []
         for receiver in self.receivers():
-            priorities.update(make_plan(self.dag(receiver), algorithm, seed=seed).priorities)
-        return Plan(algorithm, priorities, about)
+            if any(name not in pushed for name, link in self.links.items() if link.endswith(">" + receiver)):
+                plans.append(make_plan(with_link(self.dag(receiver), bandwidth_bps, startup_us), algorithm, seed=seed))
+        pulled = {name for push in pushes for name in push.pulls}
+        groups = [group for plan in plans for group in plan.groups or () if not pulled & {*group}]
+        by_link: dict[tuple[str, str], list[Push]] = {}
+        for push in pushes:
+            by_link.setdefault((push.sender, push.receiver), []).append(push)
+        for link, mine in by_link.items():
+            made = make_plan(with_link(self._dag_of_pushes(mine, *link), bandwidth_bps, startup_us), algorithm, seed=seed)
+            plans.append(made.renamed({push.sent.name: push.other_name for push in mine if push.other_name}))
+            for group in plans[-1].groups or ():
+                groups.append(group)
+                groups.append(tuple(name for push in mine if push.sent.name in group for name in push.pulls))
+        return combined(algorithm, plans, groups, about)
+
+    def _dag_of_pushes(self, pushes: Sequence[Push], sender: str, receiver: str) -> Dag:
+        """What one task pushes to another one, as a chain of gradients."""
+        rate = rate_between(sender, receiver, self.steps)
+        if rate is None:
+            us_per_byte = self._us_per_byte()
+            known = us_per_byte.get(f"{receiver}>{sender}") or us_per_byte.get(f"{sender}>{receiver}") or 0.0
+            rate = all_reduces.Rate(8e6 / known if known > 0 else float(_UNKNOWN_BPS), 0.0)
+        return all_reduces.dag_of([push.sent for push in pushes], self.nodes, self.steps, rate)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; see docs/trace-format.md."""

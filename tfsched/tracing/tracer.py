@@ -51,7 +51,7 @@ class Recorder:
     def __init__(self) -> None:
         self._steps: list[TracedStep] = []
         self._graph: Any = None
-        self._names: dict[partitions.Key, str] = {}
+        self._names: dict[partitions.Key, list[str]] = {}
         self._sizes: dict[str, int] = {}
 
     @property
@@ -88,11 +88,12 @@ class Recorder:
         match = _TRANSFER_LABEL.match(label)
         if match is None:
             return
-        for key, name in self._names.items():
+        for key, names in self._names.items():
             if key.tensor_name == match["tensor"] and match["receiver"].startswith(task_of(key.recv_device)):
-                # Of a transfer in chunks, from the first request to the last arrival.
-                first, last = step.transfers.get(name, (begin, begin + duration))
-                step.transfers[name] = (min(first, begin), max(last, begin + duration))
+                for name in names:
+                    # Of a transfer in chunks, from the first request to the last arrival.
+                    first, last = step.transfers.get(name, (begin, begin + duration))
+                    step.transfers[name] = (min(first, begin), max(last, begin + duration))
                 return
 
     def _note_sizes(self, stats: Any) -> None:
@@ -109,7 +110,11 @@ class Recorder:
         if session is not None:
             self._add_sends(session)
         nodes = [(node.name, node.op, node.device, list(node.input)) for node in (self._graph.node if self._graph else ())]
-        links = {name: f"{task_of(key.send_device)}>{task_of(key.recv_device)}" for key, name in self._names.items()}
+        links = {
+            name: f"{task_of(key.send_device)}>{task_of(key.recv_device)}"
+            for key, names in self._names.items()
+            for name in names
+        }
         sizes = {}
         for name in links:
             source, port = split_input(name.partition("@")[0])

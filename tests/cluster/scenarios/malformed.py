@@ -115,12 +115,15 @@ def _attr(rng, attr, numbers):
     elif attr.type == "list(type)":
         assignment, descent = [tf.resource, tf.float32], [tf.resource, tf.float32, tf.float32]
         odd = [rng.choice(_TYPES) for _ in range(rng.choice(_COUNTS))]
-        types = rng.choice([assignment, assignment, descent, [tf.resource], odd])
+        types = rng.choice([assignment, assignment, descent, [tf.resource], [tf.float32], odd])
         value.list.type.extend(dtype.as_datatype_enum for dtype in types)
     elif attr.type == "list(string)":
         value.list.s.extend(rng.choice([b"x", *_TEXTS]) for _ in range(rng.choice(_COUNTS)))
     elif attr.type == "list(int)":
         value.list.i.extend(rng.choice(_INTS) for _ in range(rng.choice(_COUNTS)))
+    elif attr.type == "list(shape)":
+        for _ in range(rng.choice(_COUNTS)):
+            _shape(value.list.shape.add(), rng.choice([[64]] * 20 + _SHAPES))
     else:
         raise AssertionError(f"attribute {attr.name} has the type {attr.type}; add values of that type to this file")
     if rng.random() < 0.01:
@@ -246,13 +249,17 @@ def _eagerly(definition, attrs, inputs):
     for name, attr in attrs.items():
         kind = attr.WhichOneof("value")
         if kind == "list":
-            values = [*attr.list.s, *attr.list.i, *attr.list.type]
+            shapes = [None if one.unknown_rank else [dim.size for dim in one.dim] for one in attr.list.shape]
+            values = [*attr.list.s, *attr.list.i, *attr.list.type, *shapes]
         elif kind == "shape":
             values = None if attr.shape.unknown_rank else [dim.size for dim in attr.shape.dim]
         else:
             values = attr.func.name if kind == "func" else getattr(attr, kind)
         flat.extend([name, values])
-    outputs = sum(attrs[arg.number_attr].i if arg.number_attr else 1 for arg in definition.output_arg)
+    lengths = {name: len(attr.list.type) for name, attr in attrs.items()}
+    outputs = sum(
+        attrs[arg.number_attr].i if arg.number_attr else lengths.get(arg.type_list_attr, 1) for arg in definition.output_arg
+    )
     manager = cancellation.CancellationManager()
     timer = threading.Timer(CALL_MS / 1000, manager.start_cancel)
     timer.start()

@@ -24,6 +24,7 @@ WAIT_OP = "TfschedWait"
 # What a function's step tells its background call (handle_lists.py).
 HANDLES_OP = "TfschedHandles"
 SPLIT_OP, MERGE_OP = "TfschedSplit", "TfschedMerge"
+GROUP_OP, UNGROUP_OP = "TfschedGroup", "TfschedUngroup"
 
 # Why a transfer is left alone where an ordering of what exists at the start of the step has no say.
 MADE_FROM_TRANSFERS = "made from other transfers"

@@ -3,40 +3,78 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfsched._options import Options
 from tfsched.grappler.reading.graph import GraphView, split_input
-from tfsched.grappler.reading.transfers import MERGE_OP, PROXY_OP, SPLIT_OP, Transfer, tensor_name
+from tfsched.grappler.reading.transfers import (
+    GROUP_OP,
+    MERGE_OP,
+    PROXY_OP,
+    SPLIT_OP,
+    UNGROUP_OP,
+    Transfer,
+    tensor_name,
+)
 from tfsched.grappler.sending.ranks import Ranked
 
 PREFIX = "tfsched/proxy/"
 
 
 def strip_proxies(graph: Any) -> Any:
-    """Undoes :func:`insert_proxies` and :func:`tfsched.grappler.sending.partition.insert_chunks`, whoever made the nodes.
+    """Undoes proxies, chunks (partition.py) and groups (grouping.py), whoever made the nodes.
 
     Returns:
       ``graph`` itself if it has none, else a GraphDef without them; ``graph`` is used up.
     """
     behind = _stand_ins(graph)
-    if not behind:
+    parts, joins = _parts(graph, behind)
+    if not behind and not parts:
         return graph
     result = type(graph)(versions=graph.versions, library=graph.library)
     for node in graph.node:
-        if node.name in behind:
+        if node.name in behind or node.name in parts or node.name in joins:
             continue
-        for position, text in enumerate(node.input):
-            name, port = split_input(text)
-            if name in behind:
-                while name in behind:
-                    text = behind[name]
-                    name = split_input(text)[0]
-                # A control edge from a proxy means that its tensor was made.
-                node.input[position] = text if port >= 0 else "^" + name
+        inputs = [one for text in node.input for one in _bare(text, behind, parts)]
+        if inputs != list(node.input):
+            del node.input[:]
+            node.input.extend(inputs)
         result.node.append(node)
     return result
+
+
+def _bare(text: str, behind: Mapping[str, str], parts: Mapping[str, list[str]]) -> list[str]:
+    """What an input stood for: one, but for a control input from where a group is taken apart."""
+    name, port = split_input(text)
+    if port < 0:
+        # A control edge from what stands in for a tensor means that the tensor was made.
+        texts = parts.get(name, [behind[name]] if name in behind else None)
+        made = [one for each in texts for one in _bare(each, behind, parts)] if texts is not None else None
+        return [text] if made is None else list(dict.fromkeys("^" + split_input(one)[0] for one in made))
+    while name in behind or name in parts:
+        text = behind[name] if name in behind else parts[name][port]
+        name, port = split_input(text)
+    return [text]
+
+
+def _parts(graph: Any, behind: Mapping[str, str]) -> tuple[dict[str, list[str]], set[str]]:
+    """Name of what takes a group apart -> the group's tensors; and the names of the joins that nobody else reads."""
+    joins = {node.name: [text for text in node.input if text[0] != "^"] for node in graph.node if node.op == GROUP_OP}
+    parts: dict[str, list[str]] = {}
+    for node in graph.node:
+        if node.op == UNGROUP_OP:
+            joined = split_input(_bare(node.input[0], behind, {})[0])[0]
+            if joined in joins:
+                parts[node.name] = joins[joined]
+    kept = {
+        split_input(one)[0]
+        for node in graph.node
+        if joins and node.name not in behind and node.name not in parts
+        for text in node.input
+        for one in _bare(text, behind, {})
+    }
+    return parts, joins.keys() - kept
 
 
 def _stand_ins(graph: Any) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tfsched._options import Options
 from tfsched.graph_ops import AHEAD_OP, is_update
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.op_types import has_ref_input
-from tfsched.grappler.reading.transfers import CONDITIONAL, MADE_FROM_TRANSFERS, Transfer, find_transfers
+from tfsched.grappler.reading.transfers import CONDITIONAL, GROUP_OP, MADE_FROM_TRANSFERS, Transfer, find_transfers
 from tfsched.grappler.reading.variables import VariableKey, is_stateless, key_of, variable_behind
 from tfsched.grappler.sending import partition, proxies, ranks
 from tfsched.grappler.sending.ranks import Ranked
@@ -39,32 +39,40 @@ def free_conditional_pulls(view: GraphView, transfers: Sequence[Transfer]) -> No
 
 
 def variable_ranks(view: GraphView, ranked: Sequence[Ranked]) -> dict[VariableKey, int]:
-    """Variable -> the rank with which it is pulled: of its first chunk, and the lowest if it is pulled more than once."""
+    """Variable -> the rank with which it is pulled, alone or in a group: of the first chunk, and the lowest of several."""
     result: dict[VariableKey, int] = {}
     for one in ranked:
-        variable = variable_behind(view, one.transfer.source)
-        if variable is not None:
-            key = key_of(view, variable)
-            result[key] = min(one.rank, result.get(key, one.rank))
+        source = one.transfer.source
+        joined = view.nodes[source].op == GROUP_OP
+        for number in [edge.source for edge in view.data_inputs[source]] if joined else [source]:
+            variable = variable_behind(view, number)
+            if variable is not None:
+                key = key_of(view, variable)
+                result[key] = min(one.rank, result.get(key, one.rank))
     return result
 
 
 def find_pushes(
-    view: GraphView, needed: Sequence[bool], transfers: Sequence[Transfer], ranks_of: Mapping[VariableKey, int]
+    view: GraphView,
+    needed: Sequence[bool],
+    transfers: Sequence[Transfer],
+    ranks_of: Mapping[VariableKey, int],
+    plan: Plan | None = None,
 ) -> dict[tuple[str, str], list[Transfer]]:
     """The pushes among ``transfers``, for each sender and receiver the most urgent first.
 
     A push is a transfer all of whose consumers are updates of variables, or stateless ops on the receiver that only lead to
-    updates there. It is as urgent as the earliest of these variables; those that ``ranks_of`` does not know come last, in
-    the order of their first consumers.
+    updates there. What the plan names goes first, by its priorities. All others are as urgent as the earliest of their
+    variables; those that ``ranks_of`` does not know come last, in the order of their first consumers.
 
     Args:
       view: the placed graph.
       needed: per node whether the step runs it.
       transfers: in the order of their first consumers.
       ranks_of: from :func:`variable_ranks`, of this graph or of the one whose pulls matter.
+      plan: with priorities of pushes.
     """
-    found: dict[tuple[str, str], list[tuple[float, int, Transfer]]] = {}
+    found: dict[tuple[str, str], list[tuple[bool, float, int, Transfer]]] = {}
     updates = _Updates(view, needed)
     for position, transfer in enumerate(transfers):
         if transfer.keep not in ("", MADE_FROM_TRANSFERS, CONDITIONAL):
@@ -73,10 +81,11 @@ def find_pushes(
             continue
         reached = updates.behind(transfer)
         if reached:
-            urgency = min(ranks_of.get(key, math.inf) for key in reached)
+            planned = None if plan is None else plan.priority_of(transfer.name(view))
+            urgency = min(ranks_of.get(key, math.inf) for key in reached) if planned is None else planned
             group = found.setdefault((transfer.sender, transfer.receiver), [])
-            group.append((urgency, position, transfer))
-    return {tasks: [transfer for *_, transfer in sorted(group, key=lambda row: row[:2])] for tasks, group in found.items()}
+            group.append((planned is None, urgency, position, transfer))
+    return {tasks: [transfer for *_, transfer in sorted(group, key=lambda row: row[:3])] for tasks, group in found.items()}
 
 
 def tag_pushes(
