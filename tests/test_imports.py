@@ -53,7 +53,7 @@ PARTS = {
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),
     "reports": rule("matplotlib numpy", "ordering errors"),
     "tuning": rule("numpy scipy skopt threadpoolctl matplotlib", "_rules errors"),  # it knows nothing of what it measures
-    "online": rule("tensorflow", "errors _options _rules _callback tuning eager grappler control ops"),
+    "online": rule("tensorflow", "errors _options _rules _log _callback tuning eager grappler control ops"),
     "bench": rule(
         "tensorflow tf_keras keras numpy matplotlib rich yaml",
         "tfsched errors version _options ordering ops parallel placement tracing simulator",

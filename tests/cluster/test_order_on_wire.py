@@ -172,12 +172,14 @@ def test_a_missing_rank_costs_one_grace_period_and_no_order(nursery):
         assert max(waits) < 200_000
 
 
-@pytest.mark.parametrize("limit", [None, 100000, 0])
-def test_connections_keep_little_that_is_not_sent(nursery, limit):
+@pytest.mark.parametrize(("limit", "mark"), [(None, None), (100000, "46"), (0, "64"), (0, "-1"), (0, "4.5")])
+def test_connections_keep_little_that_is_not_sent(nursery, limit, mark):
     """What the kernel has taken is out of the order's reach. The packets' mark is set in the same place."""
-    environment = {} if limit is None else {"TFSCHED_SEND_BACKLOG_BYTES": str(limit), "TFSCHED_DSCP": "46"}
+    environment = {} if limit is None else {"TFSCHED_SEND_BACKLOG_BYTES": str(limit), "TFSCHED_DSCP": mark}
     with Cluster(nursery=nursery, environment={"ps0": environment}) as cluster:
         run_steps(cluster, {}, 1)
         backlogs = cluster.call("ps0", "common.send_backlogs")
         assert backlogs
-        assert {tuple(one) for one in backlogs} == {(1 << 18, 0) if limit is None else (limit, 46)}
+        marked = 46 if mark == "46" else 0
+        assert {tuple(one) for one in backlogs} == {(1 << 18 if limit is None else limit, marked)}
+        assert (f"TFSCHED_DSCP={mark} is not" in cluster.log("ps0")) is (mark not in (None, "46"))

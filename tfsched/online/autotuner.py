@@ -67,7 +67,7 @@ class autotune(Steps):  # a user calls it as a function
       lost_steps: the search ends when it has cost the time of so many steps, beyond those of the best setting so far.
       warmup: steps before the first sample.
       model: a name under which ``memory`` keeps the result.
-      memory: a JSON file with the best settings by model and cluster. What is known is tried first.
+      memory: a JSON file with the best settings by model and cluster. What is known is tried second.
       csv: write the samples to this file at the end.
       plot: draw them into this PNG at the end.
       seed: of the search.

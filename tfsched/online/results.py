@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import pathlib
 from collections.abc import Mapping
 
+from tfsched._log import log
 from tfsched.errors import TfschedError
 from tfsched.online.reach import Reach
 from tfsched.tuning import Key, Memory, Setting, Tuner, csv_text
@@ -13,7 +13,7 @@ from tfsched.tuning import Key, Memory, Setting, Tuner, csv_text
 
 def say(sentence: str) -> None:
     """In the program's own log."""
-    logging.getLogger("tfsched").warning("tfsched: %s", sentence)
+    log.warning("%s", sentence)
 
 
 def listed(failed: Mapping[str, str]) -> str:
