@@ -250,6 +250,16 @@ def test_a_report_holds_everything_and_loads_nothing(recorded):
     assert plan.algorithm == summary["recommended"]["ordering"]
 
 
+@pytest.mark.parametrize(("method", "policy"), [("pace", "bytescheduler"), ("mg-wfbp", "bytescheduler"), ("tao", None)])
+def test_a_report_recommends_all_that_its_planner_needs(tmp_path, method, policy):
+    answer = call("report", tmp_path, "--model", "seq32", "--method", method, *SMALL, "--json")
+    recommended = answer.json()["recommended"]
+    assert recommended["method"] == method and recommended.get("policy") == policy
+    page = (tmp_path / "report.html").read_text()
+    assert (html.escape(f"policy={policy!r}") in page) is (policy is not None)
+    assert ("credit_bytes=" in page) is (policy is not None)
+
+
 def test_a_report_can_be_made_of_a_model_alone(tmp_path):
     answer = call("report", tmp_path, "--model", "seq32", "--method", "vanilla,tio", *SMALL, "--json")
     assert answer.json()["recommended"]["method"] in ("vanilla", "tio")

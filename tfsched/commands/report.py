@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from tfsched import ordering
@@ -170,17 +171,22 @@ def add_sweeps(
 def recommend(source: Any, dag: Dag, method: Method, cluster: Cluster, flags: CommandFlags) -> tuple[Plan, dict[str, Any]]:
     """The plan and the session's options that carry a method out."""
     name = method.ordering or "none"
+    decided: Mapping[str, float] = {}
     if method.ordering is None:
         plan = Plan("none", {})  # stock order has none
-    elif isinstance(source, (Dag, LayerTable)):
-        plan = plan_of(dag, name, ordering.get(name)(dag, seed=flags.seed), flags.seed)
     else:
-        plan = source.plan(name, seed=flags.seed)  # of all receivers, by the names of the traced session
+        decided = ordering.get(name)(dag, seed=flags.seed)
+        if isinstance(source, (Dag, LayerTable)):
+            plan = plan_of(dag, name, decided, flags.seed)
+        else:
+            plan = source.plan(name, seed=flags.seed)  # of all receivers, by the names of the traced session
     barrier = cluster.barrier if method.barrier is None else method.barrier
     options: dict[str, Any] = {"method": method.name, "ordering": name, "barrier": barrier}
-    if method.policy:
-        options["policy"] = method.policy
-    options["partition_bytes"], options["credit_bytes"] = method.partition_bytes, method.credit_bytes
+    options.update(policy=method.policy, partition_bytes=method.partition_bytes, credit_bytes=method.credit_bytes)
+    if isinstance(decided, ordering.Decision):  # what a planner leaves to nobody: without its policy no push is ordered
+        options["policy"] = options["policy"] or decided.policy
+        if options["credit_bytes"] is None:
+            options["credit_bytes"] = decided.credit_bytes
     return plan, {key: value for key, value in options.items() if value is not None}
 
 
