@@ -25,7 +25,7 @@ def draw(seed, shape):
 
 
 def _actions(rng, total_bytes, steps, synchronous):
-    drawn = [["open", "new", drawing.options(rng, total_bytes)]]
+    drawn = [["open", "new", drawing.session_options(rng, total_bytes)]]
     if synchronous:
         for _ in range(steps):
             drawn.append(["train", 1])
@@ -48,7 +48,7 @@ def _one(rng, name, total_bytes):
         return [name, rng.choice(("own", "plain", "other")), rng.randrange(1 << 10)]
     if name == "open":
         kind = rng.choice(("new", "same"))
-        return [name, kind, drawing.options(rng, total_bytes) if kind == "new" else None]
+        return [name, kind, drawing.session_options(rng, total_bytes) if kind == "new" else None]
     if name == "configure":
         return [name, drawing.change(rng)]
     return [name, rng.choice((0.005, 0.02, 0.1))] if name == "pause" else [name]

@@ -52,6 +52,15 @@ def options(draw, total_bytes, crossing=None):
     return drawn
 
 
+def session_options(draw, total_bytes):
+    """Options of a session, some of which have a plan that groups transfers: a number by which they are drawn."""
+    drawn = options(draw, total_bytes)
+    # Where the barrier is crossed few transfers can be grouped.
+    if not drawn["barrier"] and drawn["ordering"] != "random":
+        return drawn
+    return {**drawn, "groups": drawn["credit_bytes"] + drawn.get("partition_bytes", 0)}
+
+
 def change(draw):
     """Arguments of tfsched.configure."""
     kind = draw.randrange(4)

@@ -1,6 +1,8 @@
 """The graphs that programs train; runs inside of task processes."""
 
 import hashlib
+import json
+import random
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +23,38 @@ OPTIMIZERS = {
 def digest(value):
     """A short name for an array's bytes."""
     return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
+
+
+def with_plan(graph, options):
+    """Options with a plan in place of the number by which its groups are drawn, of reads and gradients as their ops are called."""
+    if options is None or "groups" not in options:
+        return options
+    from tfsched.graph_ops import is_update
+    from tfsched.ordering import Plan
+
+    names = []
+    for op in graph.get_operations():
+        if op.type == "ReadVariableOp" or op.name.endswith("/read"):
+            names.append(op.outputs[0].name)
+        elif is_update(op.type):
+            names += [_behind_identities(one).name for one in op.inputs[1:] if one.dtype != tf.resource]
+    draw = random.Random(options["groups"])
+    names = list(dict.fromkeys(names))
+    draw.shuffle(names)
+    groups = []
+    while names:
+        size = draw.choice((1, 2, 3, 8))
+        groups.append(tuple(names[:size]))
+        names = names[size:]
+    priorities = {name: float(place) for place, group in enumerate(groups) for name in group}
+    plan = json.dumps(Plan("drawn", priorities, groups=groups).to_json())
+    return {**{key: value for key, value in options.items() if key != "groups"}, "plan": plan}
+
+
+def _behind_identities(tensor):
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
 
 
 class Chain:

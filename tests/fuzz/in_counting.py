@@ -7,7 +7,7 @@ import time
 import tensorflow as tf
 from scenarios import common
 
-from tests.fuzz import model
+from tests.fuzz import graphs, model
 
 v1 = tf.compat.v1
 _SYNC_S = 60
@@ -61,7 +61,8 @@ class _Worker:
 
     def open(self, kind, options):
         if kind == "new" or self.config is None:
-            self.config = common.session_config(self.task, options, filters=["/job:ps", common.here(self.task)])
+            planned = graphs.with_plan(self.counted.graph, options)
+            self.config = common.session_config(self.task, planned, filters=["/job:ps", common.here(self.task)])
         if "own" in self.sessions:
             self.sessions.pop("own").close()
         if not self.sync:

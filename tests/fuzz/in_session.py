@@ -36,7 +36,7 @@ class _Client:
 
     def configured(self, options):
         """A config of a client of its own."""
-        return common.session_config(self.task, None if self.stock else options)
+        return common.session_config(self.task, None if self.stock else graphs.with_plan(self.chain.graph, options))
 
     def feed(self, chain):
         self.steps += 1

@@ -83,7 +83,7 @@ class _Drawing:
         self._opened += 1
         kind = kind or ("new" if number == 0 else rng.choice(("new", "same", "plain")))
         # "same": the last config once more, that is the same client; "plain": without tfsched, on the same masters.
-        options = drawing.options(rng, self._bytes) if kind == "new" else None
+        options = drawing.session_options(rng, self._bytes) if kind == "new" else None
         self._drawn.append(["open", number, kind, options, rng.choice(self._masters)])
         self._open.append(number)
 
@@ -107,7 +107,7 @@ class _Drawing:
         elif name == "configure":
             draw([name, rng.choice((None, self._session())), drawing.change(rng)])
         elif name == "monitored":
-            options = drawing.options(rng, self._bytes) if rng.random() < 0.9 else None
+            options = drawing.session_options(rng, self._bytes) if rng.random() < 0.9 else None
             draw([name, options, rng.randint(3, 6), rng.randint(1, 3), rng.random() < 0.3])
         elif name == "stock_values":
             if self._program["stock"]:
