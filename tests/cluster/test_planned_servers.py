@@ -146,12 +146,40 @@ def test_groups_are_cut_into_pieces(cluster, trace, wanted):
 
 
 @pytest.mark.parametrize("policy", ["tictac", "bytescheduler"])
-def test_across_the_barrier_groups_are_left_alone_and_it_is_said(cluster, trace, wanted, policy):
-    plan = json.dumps(planned(trace, "mg-wfbp").to_json())
-    options = {"policy": policy, "plan": plan, "barrier": False, "strict": True}
+@pytest.mark.parametrize("algorithm", ["mg-wfbp", "pace", "buckets"])
+def test_across_the_barrier_pushes_are_grouped(cluster, trace, wanted, policy, algorithm):
+    """Pulls are not: a server sends each value as soon as it has it. And small ones, which wait for the next step."""
+    plan = planned(trace, algorithm)
+    options = {**CREDIT, "policy": policy, "plan": json.dumps(plan.to_json()), "barrier": False}
     got = cluster.call("worker0", "grouped.train", options=options, limit_s=120)
     assert (got["losses"], got["variables"]) == (wanted[True]["losses"], wanted[True]["variables"])
     assert "sent ahead across the barrier" in got["report"]
+    pushed = [row for row in got["sends"] if "/job:ps" in row["to"]]
+    if policy == "tictac":
+        assert not pushed
+        return
+    whole = collections.Counter()
+    for row in pushed:
+        whole[row["to"], row["name"].partition("#")[0]] += row["bytes"]
+    for number in range(SIZE["ps"]):
+        server = f"/job:ps/replica:0/task:{number}"
+        wished = messages_of(plan, trace, f"{WORKER}>{server}")
+        sizes = sorted(sum(map(trace.sizes.get, one)) for one in wished)
+        sent = sorted(size for (receiver, _), size in whole.items() if receiver == server)
+        assert len(sent) == len(sizes)
+        assert all(0 <= total - size <= 64 * 12 for size, total in zip(sizes, sent, strict=True))
+
+
+def test_pieces_of_a_plan_go_through_the_server(cluster, trace, wanted):
+    """Pushed and pulled in the same pieces, so that each piece is updated when it is there."""
+    plan = dataclasses.replace(planned(trace, "tao"), partition_bytes={})
+    plan = dataclasses.replace(plan, partition_bytes=dict.fromkeys(plan.priorities, 8192))
+    before = cluster.stats("ps0")["updates_by_chunks"]
+    options = {**CREDIT, "plan": json.dumps(plan.to_json()), "barrier": False}
+    got = cluster.call("worker0", "grouped.train", options=options, limit_s=120)
+    assert (got["losses"], got["variables"]) == (wanted[True]["losses"], wanted[True]["variables"])
+    assert max(row["bytes"] for row in got["sends"]) <= 8192
+    assert cluster.stats("ps0")["updates_by_chunks"] > before
 
 
 def test_a_trace_of_grouped_transfers_is_that_of_single_ones(cluster, trace):

@@ -26,7 +26,7 @@ def digest(value):
 
 
 def with_plan(graph, options):
-    """Options with a plan in place of the number by which its groups are drawn, of reads and gradients as their ops are called."""
+    """Options with a plan in place of the number by which its groups are drawn."""
     if options is None or "groups" not in options:
         return options
     from tfsched.graph_ops import is_update

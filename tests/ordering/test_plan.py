@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfsched.ordering import OrderingError, Plan, PlanError, get, make_plan, register, registry
+from tfsched.ordering import OrderingError, Plan, PlanError, combined, get, make_plan, register, registry
 
 from .dags import figure_2a, figure_4b
 
@@ -203,3 +203,23 @@ def test_make_plan_checks_what_an_ordering_returns(monkeypatch: pytest.MonkeyPat
     register("bad")(lambda dag, times_us=None, *, seed=0: result)
     with pytest.raises(PlanError, match=sentence):
         make_plan(figure_2a(), "bad")
+
+
+def test_plans_of_different_transfers_combine() -> None:
+    pulls = Plan("x", {"a@w": 1.0, "b@w": 2.0}, partition_bytes={"a@w": 4096}, groups=[("a@w", "b@w")])
+    pushes = Plan("x", {"da@p": 2.0, "db@p": 1.0}).renamed({"da@p": "op@p"})
+    assert pushes.priorities == {"da@p": 2.0, "op@p": 2.0, "db@p": 1.0}
+    groups = [("da@p", "op@p"), ("op@p", "db@p"), ("da@p",)]
+    both = combined("x", [pulls, pushes], groups, {"b@w": 8192}, {"k": 1})
+    assert both.groups == (("da@p", "op@p"), ("db@p",))  # each stays in the first of its groups
+    assert both.partition_bytes == {"a@w": 4096, "b@w": 8192} and both.metadata == {"k": 1}
+    assert combined("x", [pushes], groups, {}, {}).groups is None  # nobody groups
+    with pytest.raises(PlanError, match="unknown"):
+        combined("x", [pulls], [("unknown", "a@w")], {}, {})
+
+
+def test_a_renamed_transfer_stays_in_its_group() -> None:
+    plan = Plan("x", {"a": 0.0, "b": 1.0}, partition_bytes={"a": 0}, groups=[("a", "b")], contributions={"a": 3.0})
+    again = plan.renamed({"a": "c", "unknown": "d"})
+    assert again.groups == (("a", "b", "c"),)
+    assert again.partition_bytes == {"a": 0, "c": 0} and again.contributions == {"a": 3.0, "c": 3.0}

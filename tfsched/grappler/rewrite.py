@@ -145,7 +145,9 @@ def rewrite(
         changed = _order_transfers(GraphView(graph), step, options, plan, report) or changed
     if crossing is not None:
         if options.ordering != "none":
-            report.pushes += len(pushes.tag_pushes(GraphView(crossing.graph), options, report.variable_ranks, plan, capable))
+            view = GraphView(crossing.graph)
+            view, plan = _join_groups(view, [True] * len(view.nodes), step, options, plan, report)
+            report.pushes += len(pushes.tag_pushes(view, options, report.variable_ranks, plan, capable))
         crossing.finish(graph)
     return (graph if changed else None), report
 
@@ -221,12 +223,8 @@ def _note(crossing: Body | None, reasons: dict[Variable, str], report: Report) -
 def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan | None, report: Report) -> bool:
     """Gives the transfers that can be ordered their ranks, in place; returns whether there are any."""
     needed = step.needed(view)
-    if plan is not None and any(len(group) > 1 for group in plan.groups or ()):
-        joined = grouping.join_groups(view, needed, plan, pushes.are_tagged(options), step.feeds, step.capable)
-        plan, report.groups, report.members, report.alone = joined.plan, joined.groups, joined.members, joined.alone
-        if joined.groups:
-            view = GraphView(view.graph)
-            needed = step.needed(view)
+    view, plan = _join_groups(view, needed, step, options, plan, report)
+    needed = step.needed(view)
     transfers = find_transfers(view, needed)
     if pushes.are_tagged(options):
         pushes.free_conditional_pulls(view, transfers)
@@ -247,6 +245,19 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
         proxies.insert_proxies(view, ranked, options)
         partition.insert_chunks(view, ranked, options)
     return bool(ranked)
+
+
+def _join_groups(
+    view: GraphView, needed: list[bool], step: _Step, options: Options, plan: Plan | None, report: Report
+) -> tuple[GraphView, Plan | None]:
+    """Joins what the plan groups, in place; the graph as it is then, and the plan with the joined tensors."""
+    if plan is None or not any(len(group) > 1 for group in plan.groups or ()):
+        return view, plan
+    joined = grouping.join_groups(view, needed, plan, pushes.are_tagged(options), step.feeds, step.capable)
+    report.groups, report.members = report.groups + joined.groups, report.members + joined.members
+    for reason, count in joined.alone.items():
+        report.alone[reason] = report.alone.get(reason, 0) + count
+    return (GraphView(view.graph) if joined.groups else view), joined.plan
 
 
 def _order(

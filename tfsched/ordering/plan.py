@@ -264,10 +264,17 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
     return Plan(algorithm, in_file_order, metadata, {}, pieces, groups, contributions)
 
 
-def combined(algorithm: str, plans: Iterable[Plan], groups: Iterable[Sequence[str]], metadata: Mapping[str, Any]) -> Plan:
-    """Return one Plan of several for different transfers, with `groups` instead of theirs if one of them groups at all.
+def combined(
+    algorithm: str,
+    plans: Iterable[Plan],
+    groups: Iterable[Sequence[str]],
+    pieces: Mapping[str, int],
+    metadata: Mapping[str, Any],
+) -> Plan:
+    """Return one Plan of several for different transfers.
 
-    A transfer stays in the first of several groups. Raises PlanError for a group of an unknown transfer.
+    `groups` take the place of theirs if one of them groups at all; a transfer stays in the first of several. `pieces` are
+    sizes that win over theirs. Raises PlanError for a name that none of them has.
     """
     listed = list(plans)
     taken: set[str] = set()
@@ -282,7 +289,7 @@ def combined(algorithm: str, plans: Iterable[Plan], groups: Iterable[Sequence[st
         {name: value for plan in listed for name, value in plan.priorities.items()},
         metadata,
         {},
-        {name: size for plan in listed for name, size in plan.partition_bytes.items()},
+        {**{name: size for plan in listed for name, size in plan.partition_bytes.items()}, **pieces},
         tuple(kept) if any(plan.groups is not None for plan in listed) else None,
     )
 

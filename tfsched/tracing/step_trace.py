@@ -173,7 +173,7 @@ class StepTrace:
 
         Of parameter servers the pulls of each task are planned by its own partition. The pushes from one task to another are
         planned as all-reduces are: from when a gradient is made to when its variable is next used. Variables are pulled in
-        the groups in which they are pushed.
+        the groups and pieces in which they are pushed.
 
         Args:
           algorithm: the name of a registered ordering.
@@ -193,23 +193,28 @@ class StepTrace:
             made = make_plan(dag, algorithm, seed=seed)
             return dataclasses.replace(made, metadata={**made.metadata, **about})
         pushes = pushes_of(GraphView(self.graph()), self.sizes)
-        pushed = {push.sent.name for push in pushes}
-        plans: list[Plan] = []
-        for receiver in self.receivers():
-            if any(name not in pushed for name, link in self.links.items() if link.endswith(">" + receiver)):
-                plans.append(make_plan(with_link(self.dag(receiver), bandwidth_bps, startup_us), algorithm, seed=seed))
-        pulled = {name for push in pushes for name in push.pulls}
-        groups = [group for plan in plans for group in plan.groups or () if not pulled & {*group}]
+        others = {name for push in pushes for name in (push.sent.name, *push.pulls)}
+
+        def planned(dag: Dag) -> Plan:
+            return make_plan(with_link(dag, bandwidth_bps, startup_us), algorithm, seed=seed)
+
+        receivers = {self.links[name].rpartition(">")[2] for name in self.links.keys() - {push.sent.name for push in pushes}}
+        plans = [planned(self.dag(receiver)) for receiver in self.receivers() if receiver in receivers]
+        groups = [group for plan in plans for group in plan.groups or () if not others & {*group}]
+        pieces: dict[str, int] = {}
         by_link: dict[tuple[str, str], list[Push]] = {}
         for push in pushes:
             by_link.setdefault((push.sender, push.receiver), []).append(push)
         for link, mine in by_link.items():
-            made = make_plan(with_link(self._dag_of_pushes(mine, *link), bandwidth_bps, startup_us), algorithm, seed=seed)
-            plans.append(made.renamed({push.sent.name: push.other_name for push in mine if push.other_name}))
-            for group in plans[-1].groups or ():
-                groups.append(group)
-                groups.append(tuple(name for push in mine if push.sent.name in group for name in push.pulls))
-        return combined(algorithm, plans, groups, about)
+            plan = planned(self._dag_of_pushes(mine, *link))
+            for push in mine:
+                if push.sent.name in plan.partition_bytes:
+                    pieces.update(dict.fromkeys(push.pulls, plan.partition_bytes[push.sent.name]))
+            plan = plan.renamed({push.sent.name: push.other_name for push in mine if push.other_name})
+            for group in plan.groups or ():
+                groups += [group, tuple(name for push in mine if push.sent.name in group for name in push.pulls)]
+            plans.append(plan)
+        return combined(algorithm, plans, groups, pieces, about)
 
     def _dag_of_pushes(self, pushes: Sequence[Push], sender: str, receiver: str) -> Dag:
         """What one task pushes to another one, as a chain of gradients."""

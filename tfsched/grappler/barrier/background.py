@@ -15,13 +15,13 @@ from tfsched.grappler.barrier.piecewise import update_by_pieces
 from tfsched.grappler.barrier.updates import Cut
 from tfsched.grappler.reading.graph import Edge, GraphView, cpu_of, digest, task_of, task_suffix
 from tfsched.grappler.reading.op_types import output_dtype
+from tfsched.grappler.reading.transfers import TAKE_OP
 from tfsched.grappler.reading.variable_uses import Variable, VariableUses
 from tfsched.grappler.reading.variables import is_handle_argument
 
 PREFIX = "tfsched/barrier/"
 TOKEN = "tfsched_token"
 CALL_OP = "TfschedBackgroundCall"
-TAKE_OP = "TfschedTake"
 
 
 def add_node(graph: Any, name: str, op: str, task: str, inputs: list[str], **attrs: Any) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from typing import Any
 
 from tfsched.grappler.barrier import read_ahead, stand_ins
-from tfsched.grappler.barrier.background import CALL_OP, PREFIX, TAKE_OP, Body, add_node, mailbox_key, tensor_name
+from tfsched.grappler.barrier.background import CALL_OP, PREFIX, Body, add_node, mailbox_key, tensor_name
 from tfsched.grappler.barrier.updates import Cut, find_cut
 from tfsched.grappler.reading.clients import client_of_session, client_of_worker
 from tfsched.grappler.reading.graph import Edge, GraphView, task_suffix
 from tfsched.grappler.reading.op_types import output_dtype
-from tfsched.grappler.reading.transfers import COMMITTED_OP, DRAIN_OP, HANDLES_OP, WAIT_OP, loop_frames
+from tfsched.grappler.reading.transfers import COMMITTED_OP, DRAIN_OP, HANDLES_OP, TAKE_OP, WAIT_OP, loop_frames
 from tfsched.grappler.reading.variable_uses import Variable, VariableUses
 
 # A graph that has one of these has been rewritten, or is what was cut off.

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorflow.core.framework import types_pb2
 
-from tfsched.graph_ops import FORWARDING
+from tfsched.graph_ops import AHEAD_OP, FORWARDING
 from tfsched.grappler.reading.graph import GraphView, task_of
 from tfsched.grappler.reading.op_types import has_ref_input, output_dtype
 
@@ -19,6 +19,8 @@ READ_PREFIX = "tfsched/barrier/read/"
 COMMITTED_OP = "TfschedCommitted"
 # What a step that trains nothing waits for before all else: when it is over everything of the step may begin.
 DRAIN_OP = "TfschedDrain"
+# What takes a tensor out of a step's mailbox, in the background; its key is the tensor's name in the step.
+TAKE_OP = "TfschedTake"
 # What waits for the updates of variables on their own task.
 WAIT_OP = "TfschedWait"
 # What a function's step tells its background call (handle_lists.py).
@@ -69,6 +71,15 @@ class Transfer:
     def name(self, view: GraphView) -> str:
         """ "conv1/ReadVariableOp:0@/job:worker/replica:0/task:0", as Plans call it."""
         return f"{tensor_name(view.nodes[self.source].name, self.port)}@{self.receiver}"
+
+    def plan_name(self, view: GraphView) -> str:
+        """As Plans call it: in a background function the transfer of the step that it takes the place of."""
+        node = view.nodes[self.source]
+        if node.op == TAKE_OP:
+            return f"{node.attr['key'].s.decode()}@{self.receiver}"
+        if node.op == AHEAD_OP:
+            return f"{tensor_name(node.attr['key'].s.decode().rpartition('@')[0], 0)}@{self.receiver}"
+        return self.name(view)
 
 
 def tensor_name(node: str, port: int) -> str:

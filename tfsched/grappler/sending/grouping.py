@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfsched._rules import BLOCK_BYTES
-from tfsched.graph_ops import READ_OP
+from tfsched.graph_ops import AHEAD_OP, READ_OP
 from tfsched.grappler.reading.graph import GraphView, cpu_of, split_input
 from tfsched.grappler.reading.shapes import Shape, Shapes
 from tfsched.grappler.reading.transfers import (
@@ -85,7 +85,7 @@ def join_groups(
     transfers = [
         (transfer, number)
         for transfer in find_transfers(view, list(needed))
-        if (number := _group_of(transfer.name(view), by_name, by_source)) is not None
+        if (number := _group_of(transfer.plan_name(view), by_name, by_source)) is not None
     ]
     judge = _Judge(view, needed, [transfer for transfer, _ in transfers], with_pushes, feeds, capable)
     found: dict[tuple[int, str, str], list[_Member]] = {}
@@ -97,7 +97,7 @@ def join_groups(
         shape = judge.shape(transfer)
         assert shape is not None
         key = (number, view.nodes[transfer.source].device, transfer.device)
-        found.setdefault(key, []).append(_Member(transfer, transfer.name(view), shape))
+        found.setdefault(key, []).append(_Member(transfer, transfer.plan_name(view), shape))
     entries: dict[str, list[str]] = {}
     for members in found.values():
         if len(members) > 1:
@@ -176,7 +176,7 @@ class _Judge:
         view, source = self._view, self._view.nodes[transfer.source]
         if self._capable is not None and not {transfer.sender, transfer.receiver} <= {*self._capable}:
             return "between tasks of which one is without tfsched"
-        if source.op == READ_OP:
+        if source.op in (READ_OP, AHEAD_OP):
             return "sent ahead across the barrier"
         if transfer.keep not in ("", MADE_FROM_TRANSFERS):
             return transfer.keep

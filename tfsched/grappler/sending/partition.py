@@ -83,7 +83,7 @@ class Cutter:
     def _decide(self, transfer: Transfer) -> Cut | None:
         partition_bytes = self._options.partition_bytes
         if self._plan is not None:
-            planned = self._plan.partition_bytes_of(transfer.name(self._view))
+            planned = self._plan.partition_bytes_of(transfer.plan_name(self._view))
             partition_bytes = partition_bytes if planned is None else planned
         if partition_bytes == 0:
             return None

@@ -81,7 +81,7 @@ def find_pushes(
             continue
         reached = updates.behind(transfer)
         if reached:
-            planned = None if plan is None else plan.priority_of(transfer.name(view))
+            planned = None if plan is None else plan.priority_of(transfer.plan_name(view))
             urgency = min(ranks_of.get(key, math.inf) for key in reached) if planned is None else planned
             group = found.setdefault((transfer.sender, transfer.receiver), [])
             group.append((planned is None, urgency, position, transfer))
@@ -105,7 +105,7 @@ def tag_pushes(
       view: the placed graph, without proxies.
       options: nothing is done under a policy that waits for missing ranks.
       variable_ranks: of the graph that pulls the variables, ``Report.variable_ranks``.
-      plan: whose sizes of chunks win over the options'.
+      plan: whose order and sizes of chunks win.
       capable: the tasks whose processes know tfsched's ops; None means all.
 
     Returns:
@@ -115,7 +115,7 @@ def tag_pushes(
         return []
     needed = [True] * len(view.nodes)
     transfers = [one for one in find_transfers(view, needed) if capable is None or one.sender in capable]
-    groups = find_pushes(view, needed, transfers, variable_ranks)
+    groups = find_pushes(view, needed, transfers, variable_ranks, plan)
     groups.update(_values_ahead(view, transfers, variable_ranks))
     ranked = ranks.number(groups.values(), partition.Cutter(view, options, plan, (), capable).cut)
     proxies.insert_proxies(view, ranked, options)
