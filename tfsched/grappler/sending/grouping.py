@@ -26,7 +26,7 @@ from tfsched.grappler.sending.proxies import unused_name
 from tfsched.grappler.sending.pushes import find_pushes
 from tfsched.ordering import Plan
 
-PREFIX = "tfsched/group/"
+PREFIX, UNGROUP_PREFIX = "tfsched/group/", "tfsched/ungroup/"
 _NUMBER_BYTES = 8
 
 
@@ -207,31 +207,31 @@ def _behind(view: GraphView, starts: Iterable[int]) -> list[bool]:
 
 
 def _insert(view: GraphView, members: Sequence[_Member]) -> str:
-    """Joins some transfers of one device to another; returns the name of the transfer that they are now."""
+    """Groups some transfers of one device to another; returns the name of the transfer that they are now."""
     first = members[0].transfer
-    join, separate = view.graph.node.add(), view.graph.node.add()
-    join.name, join.op, join.device = unused_name(view, PREFIX, first), GROUP_OP, view.nodes[first.source].device
-    separate.name, separate.op = unused_name(view, PREFIX + "of/", first), UNGROUP_OP
-    separate.device = first.device if "CPU" in first.device.rpartition("/")[2].upper() else cpu_of(first.receiver)
-    separate.input.append(join.name)
+    group, ungroup = view.graph.node.add(), view.graph.node.add()
+    group.name, group.op, group.device = unused_name(view, PREFIX, first), GROUP_OP, view.nodes[first.source].device
+    ungroup.name, ungroup.op = unused_name(view, UNGROUP_PREFIX, first), UNGROUP_OP
+    ungroup.device = first.device if "CPU" in first.device.rpartition("/")[2].upper() else cpu_of(first.receiver)
+    ungroup.input.append(group.name)
     sizes = []
     for place, member in enumerate(members):
         transfer = member.transfer
         source = view.nodes[transfer.source].name
-        join.input.append(source if transfer.port == 0 else f"{source}:{transfer.port}")
-        for node in (join, separate):
+        group.input.append(source if transfer.port == 0 else f"{source}:{transfer.port}")
+        for node in (group, ungroup):
             node.attr["T"].list.type.append(transfer.dtype)
-        shape = separate.attr["shapes"].list.shape.add()
+        shape = ungroup.attr["shapes"].list.shape.add()
         for size in member.shape:
             shape.dim.add().size = size
         size_bytes = math.prod(member.shape) * ELEMENT_BYTES[transfer.dtype]
-        join.attr["bytes"].list.i.append(size_bytes)
+        group.attr["bytes"].list.i.append(size_bytes)
         sizes.append((len(member.shape), size_bytes))
         for number, position in transfer.consumers:
-            view.nodes[number].input[position] = separate.name if place == 0 else f"{separate.name}:{place}"
+            view.nodes[number].input[position] = ungroup.name if place == 0 else f"{ungroup.name}:{place}"
     # What shape inference would find if it knew shapes from bytes: chunks need it.
-    join.attr["_output_shapes"].list.shape.add().dim.add().size = grouped_bytes(sizes)
-    return f"{tensor_name(join.name, 0)}@{first.receiver}"
+    group.attr["_output_shapes"].list.shape.add().dim.add().size = grouped_bytes(sizes)
+    return f"{tensor_name(group.name, 0)}@{first.receiver}"
 
 
 def _extended(plan: Plan, entries: dict[str, list[str]]) -> Plan:

@@ -29,12 +29,12 @@ def strip_proxies(graph: Any) -> Any:
       ``graph`` itself if it has none, else a GraphDef without them; ``graph`` is used up.
     """
     behind = _stand_ins(graph)
-    parts, joins = _parts(graph, behind)
+    parts, groups = _parts(graph, behind)
     if not behind and not parts:
         return graph
     result = type(graph)(versions=graph.versions, library=graph.library)
     for node in graph.node:
-        if node.name in behind or node.name in parts or node.name in joins:
+        if node.name in behind or node.name in parts or node.name in groups:
             continue
         inputs = [one for text in node.input for one in _bare(text, behind, parts)]
         if inputs != list(node.input):
@@ -59,22 +59,22 @@ def _bare(text: str, behind: Mapping[str, str], parts: Mapping[str, list[str]]) 
 
 
 def _parts(graph: Any, behind: Mapping[str, str]) -> tuple[dict[str, list[str]], set[str]]:
-    """Name of what takes a group apart -> the group's tensors; and the names of the joins that nobody else reads."""
-    joins = {node.name: [text for text in node.input if text[0] != "^"] for node in graph.node if node.op == GROUP_OP}
+    """Name of what takes a group apart -> the group's tensors; and the names of the groups that nobody else reads."""
+    groups = {node.name: [text for text in node.input if text[0] != "^"] for node in graph.node if node.op == GROUP_OP}
     parts: dict[str, list[str]] = {}
     for node in graph.node:
         if node.op == UNGROUP_OP:
-            joined = split_input(_bare(node.input[0], behind, {})[0])[0]
-            if joined in joins:
-                parts[node.name] = joins[joined]
+            grouped = split_input(_bare(node.input[0], behind, {})[0])[0]
+            if grouped in groups:
+                parts[node.name] = groups[grouped]
     kept = {
         split_input(one)[0]
         for node in graph.node
-        if joins and node.name not in behind and node.name not in parts
+        if groups and node.name not in behind and node.name not in parts
         for text in node.input
         for one in _bare(text, behind, {})
     }
-    return parts, joins.keys() - kept
+    return parts, groups.keys() - kept
 
 
 def _stand_ins(graph: Any) -> dict[str, str]:
