@@ -197,8 +197,6 @@ def readme_table(lines: Sequence[Line]) -> str:
         cells = [line.model, line.setting, line.link, f"{line.stock_s:.2f} s", f"{line.ours_s:.2f} s"]
         cells += [f"{line.stock_s / line.ours_s:.2f}x", f"{line.bound_s / line.ours_s:.0%}"]
         rows.append(f"| {' | '.join(cells)} |")
-    if any(line.link == "unlimited" for line in lines):
-        rows += ["", "The rows with an unlimited link show what to expect of a fast network."]
     return "\n".join(rows)
 
 

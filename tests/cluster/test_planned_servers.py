@@ -132,7 +132,7 @@ def test_what_is_planned_is_what_is_sent(cluster, trace, wanted, algorithm, kind
     assert (got["losses"], got["variables"]) == (wanted[kind]["losses"], wanted[kind]["variables"])
     joined = check(plan, trace, got["sends"])
     if algorithm in ("pace", "mg-wfbp", "dynacomm"):
-        assert joined >= 2 and "transfers that the plan groups" in got["report"]
+        assert joined >= 2 and "groups of the plan with" in got["report"]
 
 
 def test_groups_are_cut_into_pieces(cluster, trace, wanted):

@@ -159,7 +159,7 @@ def test_pulls_and_pushes_leave_as_the_plan_groups_them():
     assert len(pulls) == len(pushes) == 3
     changed, report = rewritten(graph_def, fetches, [pulls[:2], pushes])
     assert (report.groups, report.members, report.alone) == (2, 5, {})
-    assert "2 of them 5 transfers that the plan groups" in explain(report)
+    assert "2 of them groups of the plan with 5 transfers" in explain(report)
     assert sorted(len(members) for members in members_of(changed).values()) == [2, 3]
     devices = {node.device for node in joins(changed)}
     assert devices == {PS0, WORKER}

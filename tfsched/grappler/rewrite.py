@@ -339,7 +339,7 @@ def explain(report: Report) -> str:
     if report.cut:
         text += f", {report.cut} of them in {report.chunks} chunks"
     if report.groups:
-        text += f", {report.groups} of them {report.members} transfers that the plan groups"
+        text += f", {report.groups} of them groups of the plan with {report.members} transfers"
     named = (
         ("whole", report.whole),
         ("not grouped", report.alone),

@@ -292,7 +292,11 @@ def _op_from_json(entry: object, position: int) -> Op:
 
 
 def with_link(dag: Dag, bandwidth_bps: float | None, startup_us: float | None) -> Dag:
-    """The same DAG on other links: where a recv's bytes are known, its time is theirs, not the one it was traced with."""
+    """Return the same DAG on other links: a recv whose bytes are known takes their time, not the one it was traced with.
+
+    `bandwidth_bps` is in bits per second, `startup_us` what each message costs besides its bytes; None leaves the DAG's own.
+    Raises DagError for a bad value.
+    """
     if bandwidth_bps is None and startup_us is None:
         return dag
     links = {name for name, resource in dag.resources.items() if resource.kind == "link"}

@@ -9,7 +9,7 @@ REGISTER_OP("TfschedGroup")
     .Attr("bytes: list(int) = []")
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
-Tensor fusion (MG-WFBP, section 4; PACE, section 4): several tensors as the bytes of one, for TfschedUngroup to take apart.
+Tensor fusion (MG-WFBP, Algorithm 1; PACE, Algorithm 1): several tensors as the bytes of one, for TfschedUngroup to take apart.
 
 The result says which shapes the tensors have. Inserted by tfsched's Grappler pass; not meant to be written by hand.
 
