@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -142,6 +143,18 @@ def test_doctor_sees_a_real_transfer_go_through_the_scheduler():
     assert "4 of 4" in checks["tf.function"]["detail"]
     detail = checks["all-reduce"]["detail"]
     assert checks["all-reduce"]["ok"] and "4 of 4 gradients" in detail and "3 of 3 steps" in detail
+
+
+@pytest.mark.timeout(400)
+def test_doctor_uses_its_own_tfsched_in_the_directory_of_another_one(tmp_path):
+    """As in a checkout behind `pip install .`: its tfsched has no library, and Python looks there first."""
+    (tmp_path / "tfsched").mkdir()
+    (tmp_path / "tfsched" / "__init__.py").write_text("raise SystemExit('another tfsched')\n")
+    command = [str(pathlib.Path(sys.executable).with_name("tfsched")), "doctor", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=360, check=False)
+    checks = json.loads(done.stdout[done.stdout.index("[") :])
+    assert {one["what"] for one in checks if not one["ok"]} <= {"network namespaces"}
+    assert {"pass", "barrier", "tf.function", "all-reduce"} <= {one["what"] for one in checks}
 
 
 def test_doctor_says_what_to_do_without_the_library():

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfsched.bench.ports import free_port
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.commands.quiet import import_tensorflow
-from tfsched.commands.step_process import ask
+from tfsched.commands.step_process import ROOT, ask, wait_until_listening
 
 _TIMEOUT_S = 120
 
@@ -145,6 +145,8 @@ def _real_step() -> Iterator[Check]:
     cluster = {"ps": [f"127.0.0.1:{free_port()}"], "worker": [f"127.0.0.1:{free_port()}"]}
     ps = _parameter_server(cluster)
     try:
+        if problem := wait_until_listening(ps, cluster["ps"][0], _TIMEOUT_S):
+            raise TfschedError(problem)
         worker = Server(cluster, job_name="worker", task_index=0)
         tf1 = tf.compat.v1
         graph = tf.Graph()
@@ -222,6 +224,7 @@ def _parameter_server(cluster: dict[str, list[str]]) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        cwd=ROOT,
     )
 
 
@@ -231,7 +234,8 @@ def _strategy_step() -> Check:
     cluster = {job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "worker", "chief")}
     ps = _parameter_server({job: cluster[job] for job in ("ps", "worker")})
     try:
-        seen = ask("tfsched.commands.strategy_step", cluster, _TIMEOUT_S)
+        problem = wait_until_listening(ps, cluster["ps"][0], _TIMEOUT_S)
+        seen: dict[str, Any] = {"error": problem} if problem else ask("tfsched.commands.strategy_step", cluster, _TIMEOUT_S)
     finally:
         ps.kill()
         ps.wait(timeout=_TIMEOUT_S)

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
+
+# Where this tfsched's package lies. A Python that is given -m or -c looks in the working directory first, which may be a
+# checkout whose tfsched is another one, without a native library.
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+
+
+def wait_until_listening(process: subprocess.Popen[bytes], address: str, timeout_s: float) -> str:
+    """Waits for a task's process to listen at ``address``; why it does not, or "".
+
+    TensorFlow itself waits for ever for a task that has died.
+    """
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            return f"the parameter server's process ended with exit code {process.returncode} before it listened"
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return ""
+        except OSError:
+            time.sleep(0.05)
+    return f"the parameter server did not listen at {address} within {timeout_s:g} s"
 
 
 def ask(module: str, cluster: dict[str, list[str]], timeout_s: float) -> dict[str, Any]:
@@ -20,6 +45,7 @@ def ask(module: str, cluster: dict[str, list[str]], timeout_s: float) -> dict[st
             stderr=subprocess.DEVNULL,
             timeout=timeout_s,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            cwd=ROOT,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -39,6 +39,7 @@ def search(problem: Problem, makespan: int, start: Sequence[int], bound: int, ti
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": path},
+            cwd=root,  # else another tfsched in the working directory would be imported
             timeout=time_limit_s + _STARTING_S,
         )
     except subprocess.TimeoutExpired:
