@@ -14,6 +14,7 @@ import pytest
 from tfsched.bench import BenchConfig, BenchError, run
 from tfsched.bench.machines import hosts_file, slurm, tf_config
 from tfsched.bench.machines.base import COORDINATION
+from tfsched.bench.machines.local import own_environment
 from tfsched.bench.machines.places import Place, assign
 from tfsched.bench.ports import free_port
 
@@ -375,3 +376,14 @@ def test_tasks_that_do_not_find_each_other(monkeypatch):
         pytest.raises(BenchError, match=r"port \d+ of this task in TF_CONFIG cannot be used \(Address already in use\)"),
     ):
         run(toy("tf_config", timeout_s=1.0))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python looks in the working directory first there")
+def test_a_task_imports_this_tfsched_in_the_directory_of_another_one(tmp_path):
+    (tmp_path / "tfsched").mkdir()
+    (tmp_path / "tfsched" / "__init__.py").write_text("raise SystemExit('another tfsched')\n")
+    command = [sys.executable, "-c", "import tfsched.version; print(tfsched.version.__file__)"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=own_environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip().endswith(str(pathlib.Path("tfsched", "version.py"))) and str(tmp_path) not in done.stdout

@@ -17,7 +17,8 @@ def own_environment() -> dict[str, str]:
     """The environment of a task in this process's Python: it finds this very tfsched."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    # Else Python, from 3.11 on, looks in the working directory first, which may be a checkout with another tfsched.
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
 class LocalMachines(Machines):
