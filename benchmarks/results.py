@@ -112,24 +112,31 @@ def table(result: Mapping[str, Any], order: Sequence[str]) -> list[str]:
     """One cluster's rows: the bounds, then the settings."""
     bounds, lower_s = result["bounds"], result["bounds"]["lower_s"]
     batch = "" if result["batch"] is None else f", batch {result['batch']}"
+    predicted = any("predicted_s" in setting for setting in result["settings"].values())
+    more = " predicted | error |" if predicted else ""
     lines = [
         f"{result['model']}, {_hosts(result)}{batch}:",
         "",
-        "| | seconds a step | of the bound | gain |",
-        "|---|---|---|---|",
+        f"| | seconds a step | of the bound | gain |{more}",
+        "|---|---|---|---|" + ("---|---|" if predicted else ""),
     ]
-    parts = [("computing alone", "compute_s"), ("the link's share", "closed_form_s"), ("pulling alone", "pull_s")]
+    parts = [("computing alone", "compute_s"), ("computing beside communication", "beside_s")]
+    parts += [("the link's share", "closed_form_s"), ("pulling alone", "pull_s")]
     parts += [("pushing alone", "push_s"), ("the same bytes over TCP", "tcp_s"), ("stock all-reduce alone", "all_reduce_s")]
     for what, key in parts:
         if bounds.get(key) is not None:
-            lines.append(f"| {what} | {bounds[key]:.3f} | {bounds[key] / lower_s:.2f} | |")
+            lines.append(f"| {what} | {bounds[key]:.3f} | {bounds[key] / lower_s:.2f} | |" + (" | |" if predicted else ""))
     for name in order:
         setting = result["settings"][name]
         gain = "" if name == "vanilla" else f"{setting['ratio_to_vanilla']:.2f}x"
         shown = "stock TensorFlow" if name == "vanilla" else f"`{name}`"
         ratio, ends = f"{setting['bound_ratio']:.2f}", f"{setting['bound_ratio_with_ends']:.2f}"
         ratio += f" ({ends} with ends)" if ends != ratio else ""
-        lines.append(f"| {shown} | {setting['median_s']:.3f} | {ratio} | {gain} |")
+        row = f"| {shown} | {setting['median_s']:.3f} | {ratio} | {gain} |"
+        if predicted:
+            step_s = setting["predicted_s"]
+            row += " | |" if step_s is None else f" {step_s:.3f} | {setting['prediction_error']:+.1%} |"
+        lines.append(row)
     most = max(setting["stolen"] for setting in result["settings"].values())
     if most >= 0.02:
         lines += ["", f"The machine's host gave up to {most:.0%} of a setting's time to other guests."]

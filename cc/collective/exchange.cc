@@ -8,7 +8,7 @@ namespace tfsched {
 namespace {
 
 Layout LayoutOf(const ExchangeSpec& spec) {
-  return Layout(spec.members, spec.elements, SizeOf(spec.type), spec.piece_bytes);
+  return Layout(spec.members, spec.elements, SizeOf(spec.type), spec.piece_bytes, spec.piece_elements);
 }
 
 std::unique_ptr<Algorithm> AlgorithmOf(const ExchangeSpec& spec) { return MakeAlgorithm(spec.way, LayoutOf(spec), spec.me); }

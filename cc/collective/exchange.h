@@ -22,6 +22,7 @@ struct ExchangeSpec {
   int me = 0;
   int64_t elements = 0;
   int64_t piece_bytes = 1 << 19;
+  std::vector<int64_t> piece_elements;  // of each piece, where a plan has them of several sizes; they count instead
   Way way = Way::kDirect;
 };
 

@@ -142,7 +142,7 @@ class Group {
       combine({0, spec_.elements}, 0);
       return wanted;
     }
-    const Layout layout(spec_.members, spec_.elements, SizeOf(spec_.type), spec_.piece_bytes);
+    const Layout layout(spec_.members, spec_.elements, SizeOf(spec_.type), spec_.piece_bytes, spec_.piece_elements);
     for (int64_t piece = 0; piece < layout.pieces(); ++piece) {
       for (int owner = 0; owner < spec_.members; ++owner) combine(layout.SegmentOf(piece, owner), owner + 1);
     }
@@ -199,6 +199,22 @@ TEST_P(ExchangeTest, EveryTypeReductionAndSizeInRandomOrder) {
           group.ExpectCombined();
         }
       }
+    }
+  }
+}
+
+TEST_P(ExchangeTest, PiecesOfSeveralSizesInRandomOrder) {
+  uint32_t seed = 0;
+  for (const ElementType type : kTypes) {
+    for (int members = 1; members <= 9; ++members) {
+      const int64_t aligned = 64 / SizeOf(type);
+      ExchangeSpec spec = Spec(GetParam(), members, 43 * aligned + 3);
+      spec.type = type;
+      spec.piece_elements = {aligned, 30 * aligned, 2 * aligned, 10 * aligned + 3};
+      ASSERT_TRUE(Layout::Fits(spec.elements, SizeOf(type), spec.piece_elements));
+      Group group(spec, ++seed);
+      group.Run();
+      group.ExpectCombined();
     }
   }
 }
@@ -335,6 +351,21 @@ TEST(LayoutTest, PiecesAndSegmentsAreAligned) {
     }
     EXPECT_EQ(covered, elements);
   }
+}
+
+TEST(LayoutTest, GivenPiecesCountWhereTheyFit) {
+  const std::vector<int64_t> given = {16, 160, 33};
+  const Layout layout(3, 209, 4, 5000, given);
+  ASSERT_EQ(layout.pieces(), 3);
+  EXPECT_EQ(layout.PieceOf(1), (Range{16, 176}));
+  EXPECT_EQ(layout.SegmentOf(1, 1), (Range{64, 112}));
+  EXPECT_EQ(layout.PieceOf(2), (Range{176, 209}));
+  for (const auto& wrong :
+       std::vector<std::vector<int64_t>>{{}, {208}, {16, 194}, {17, 192}, {0, 209}, {-16, 225}, {209, 0}}) {
+    EXPECT_FALSE(Layout::Fits(209, 4, wrong));
+    EXPECT_EQ(Layout(3, 209, 4, 5000, wrong).pieces(), 1);
+  }
+  EXPECT_TRUE(Layout::Fits(209, 4, {209}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #define TFSCHED_CC_COLLECTIVE_LAYOUT_H_
 
 #include <cstdint>
+#include <vector>
 
 namespace tfsched {
 
@@ -17,8 +18,13 @@ struct Range {
 // Pieces and segments begin at multiples of 64 bytes, so that what arrives can be written to its place.
 class Layout {
  public:
-  // `members` >= 1, `elements` >= 0; `piece_bytes` is raised to what gives each member a segment.
-  Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes);
+  // `members` >= 1, `elements` >= 0; `piece_bytes` is raised to what gives each member a segment. `piece_elements`, if there
+  // are any, are how many elements each piece has, and count instead; see Fits().
+  Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes,
+         const std::vector<int64_t>& piece_elements = {});
+
+  // Whether so many elements can be cut into these pieces: none is empty, and all begin at multiples of 64 bytes.
+  static bool Fits(int64_t elements, int64_t element_bytes, const std::vector<int64_t>& piece_elements);
 
   int members() const { return members_; }
   int64_t elements() const { return elements_; }
@@ -33,6 +39,7 @@ class Layout {
   int64_t aligned_;  // elements in 64 bytes
   int64_t piece_elements_;
   int64_t pieces_;
+  std::vector<int64_t> ends_;  // of the pieces, where they are not all alike
 };
 
 }  // namespace tfsched

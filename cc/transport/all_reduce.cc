@@ -1,6 +1,7 @@
 // The exchange of one tensor over the rendezvous; see all_reduce.h.
 #include "cc/transport/all_reduce.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -30,13 +31,19 @@ class Running : public std::enable_shared_from_this<Running> {
         scratch_(request_.input.dtype(), tensorflow::TensorShape({Exchange::ScratchElements(request_.spec)})),
         exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()) {
     const uint64_t call = std::hash<std::string>()(NameOf(request_.call));
-    for (const auto& member : request_.group->members) {
-      TransferInfo info = request_.tag;
-      info.call = call;
-      info.receiver = member.task;
-      infos_.push_back(std::make_shared<TransferInfo>(info));
-      if (exchange_.in_halves()) info.rank = request_.contribution_rank;
-      contribution_infos_.push_back(std::make_shared<TransferInfo>(info));
+    const std::vector<int>& ranks = request_.piece_ranks;
+    for (size_t piece = 0; piece < std::max<size_t>(ranks.size(), 1); ++piece) {
+      infos_.emplace_back();
+      contribution_infos_.emplace_back();
+      for (const auto& member : request_.group->members) {
+        TransferInfo info = request_.tag;
+        info.call = call;
+        info.receiver = member.task;
+        if (!ranks.empty()) info.rank = ranks[piece];
+        infos_.back().push_back(std::make_shared<TransferInfo>(info));
+        if (exchange_.in_halves() && ranks.empty()) info.rank = request_.contribution_rank;
+        contribution_infos_.back().push_back(std::make_shared<TransferInfo>(info));
+      }
     }
   }
 
@@ -103,7 +110,8 @@ class Running : public std::enable_shared_from_this<Running> {
     const Tensor& source = message.memory == Memory::kInput    ? request_.input
                            : message.memory == Memory::kOutput ? request_.output
                                                                : scratch_;
-    const auto& infos = message.kind == Message::Kind::kContribution ? contribution_infos_ : infos_;
+    const auto& by_piece = message.kind == Message::Kind::kContribution ? contribution_infos_ : infos_;
+    const auto& infos = by_piece[request_.piece_ranks.empty() ? 0 : message.piece];
     auto* view =
         new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_, infos[message.peer]);
     const Tensor value(source.dtype(), tensorflow::TensorShape({message.range.size()}), view);
@@ -131,7 +139,8 @@ class Running : public std::enable_shared_from_this<Running> {
   const int64_t bytes_;
   const Tensor scratch_;
   Exchange exchange_;
-  std::vector<std::shared_ptr<const TransferInfo>> infos_, contribution_infos_;  // by receiver
+  // By piece, where pieces have ranks of their own, and by receiver.
+  std::vector<std::vector<std::shared_ptr<const TransferInfo>>> infos_, contribution_infos_;
   std::shared_ptr<tensorflow::WorkerSession> session_;
   tsl::core::RefCountPtr<tensorflow::RemoteRendezvous> rendezvous_;
   tensorflow::Device* device_ = nullptr;

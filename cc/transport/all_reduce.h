@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cc/barrier/outcome.h"
 #include "cc/barrier/waiter.h"
@@ -33,11 +34,12 @@ void SetPieceBytes(int64_t bytes);
 struct AllReduceRequest {
   std::shared_ptr<const CollectiveGroup> group;
   CollectiveCall call;
-  int64_t element = 0;        // which of the call's tensors
-  ExchangeSpec spec;          // but for the way, which was settled with the agreement
-  int64_t whole_bytes = 0;    // see Choose()
-  TransferInfo tag;           // of its messages, but for the receiver
-  int contribution_rank = 0;  // of contributions that results follow; all other messages have the tag's
+  int64_t element = 0;           // which of the call's tensors
+  ExchangeSpec spec;             // but for the way, which was settled with the agreement
+  int64_t whole_bytes = 0;       // see Choose()
+  TransferInfo tag;              // of its messages, but for the receiver
+  int contribution_rank = 0;     // of contributions that results follow; all other messages have the tag's
+  std::vector<int> piece_ranks;  // of the messages of each piece, where these have their own; they count instead
   tensorflow::Tensor input, output;
 };
 

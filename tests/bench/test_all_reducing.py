@@ -64,6 +64,21 @@ def test_stock_workers_and_tfscheds_take_turns_in_all_reducing_alone():
     assert bounds["communication_s"] == bounds["all_reduce_s"] > 0
 
 
+def test_predictions_stand_beside_what_was_measured(capsys):
+    settings = ["vanilla", "tio", "tio:barrier=false"]
+    given = {"models": ["mlp4x256"], "link": "emulated", "bandwidth": "50mbit", "settings": settings, "predict": True}
+    result = run(toy(**given, steps=2, block=2))
+    assert result["bounds"]["beside_s"] > 0
+    rows = result["settings"]
+    assert rows["vanilla"]["predicted_s"] is None and rows["vanilla"]["prediction_error"] is None
+    for name in settings[1:]:
+        row = rows[name]
+        assert row["predicted_s"] > 4 * 256 * 256 * 4 * 8 / 50e6
+        assert row["prediction_error"] == pytest.approx(row["predicted_s"] / row["median_s"] - 1)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "predicted" in printed and "computing beside all-reduces" in printed
+
+
 @pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])
 def test_tcp_takes_the_same_bytes_over_limited_links():
     given = {"link": "netns", "bandwidth": "20mbit", "phase": "allreduce", "settings": ["tio"], "quiet": True}
@@ -205,7 +220,8 @@ def test_keras_fit_under_the_strategy():
         ({"workers": 1}, "--workers is 1, too few or too many to all-reduce: give 2 to 64"),
         ({"phase": "forward"}, "phase 'forward' all-reduces nothing: give train or allreduce"),
         ({"phase": "backward"}, "phase 'backward' all-reduces nothing"),
-        ({"beside": True}, "--beside is about transfers of parameter servers: leave it out"),
+        ({"beside": True, "phase": "allreduce"}, "--beside computes beside tfsched's all-reduces: give --phase train"),
+        ({"predict": True, "settings": ["vanilla"]}, "--predict computes beside tfsched's all-reduces: give --phase train"),
         ({"trace": "a.json"}, "--trace traces the steps of sessions"),
         ({"claims": True}, "--claims traces the steps of sessions"),
         ({"api": "session", "phase": "allreduce"}, "phase 'allreduce' needs --api mirrored or parallel"),

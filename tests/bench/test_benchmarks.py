@@ -52,23 +52,6 @@ def test_names_of_cells_are_settings():
     assert sweep.name_of("bytescheduler", (0, 9)) == "bytescheduler:partition_bytes=0:credit_bytes=9"
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_all_reduced_steps_are_predicted_between_their_bounds(workers):
-    bounds = {"compute_s": 1.0}
-    planners = ("pace", "mg-wfbp", "us-byte", "buckets", "optimal")
-    names = ("tio", "fifo", "p3", *planners, "tio:barrier=false", "dear:barrier=false")
-    settings = {name: {} for name in names}
-    measured = {"model": "mlp24", "workers": workers, "bandwidth_bps": 1e9, "bounds": bounds, "settings": settings}
-    predicted = load("prediction_mirrored").predict(measured, iterations=2)
-    assert set(predicted) == set(names)
-    link_s = 2 * (workers - 1) / workers * 96e6 * 8 / (1e9 * 1448 / 1514)
-    for step_s in predicted.values():
-        assert max(1.0, link_s) < step_s < 1.0 + link_s
-    # A step that keeps the barrier ends with the last gradient, whichever that is.
-    assert predicted["tio"] == pytest.approx(predicted["fifo"])
-    assert predicted["tio:barrier=false"] < predicted["tio"]
-
-
 def test_ranking_weighs_each_bandwidth_the_same():
     sweep = load("credit_sweep")
     pairs = [(0, 1), (0, 2)]
@@ -105,22 +88,6 @@ def test_the_cost_of_a_setting_on_an_idle_graph():
     assert kept_us > 0 and crossed_us > 0
     assert added_us == pytest.approx(crossed_us - kept_us, abs=2)
     assert each_us == pytest.approx(added_us / variables, abs=1)
-
-
-def test_an_order_is_missed_where_the_prediction_turns_it_round():
-    same_order = load("prediction").same_order
-    assert same_order({"vanilla": 1.4, "tio": 0.8}, {"vanilla": 1.2, "tio": 0.9})
-    assert not same_order({"vanilla": 1.4, "tio": 0.8}, {"vanilla": 0.8, "tio": 0.9})
-    assert same_order({"tio": 0.80, "tao": 0.81}, {"tio": 0.9, "tao": 0.8}), "too close to tell"
-
-
-def test_a_small_prediction(tmp_path):
-    arguments = ["--models", "mlp4x256", "--bandwidths", "50mbit", "--phases", "forward", "--link", "emulated"]
-    rows = tmp_path / "rows.json"
-    assert "predicted" in run("prediction", *arguments, "--batch", "4", "--steps", "2", "--json", str(rows))
-    answer = json.loads(rows.read_text())
-    assert [row["setting"] for row in answer] == ["vanilla", "tio", "tao"]
-    assert all(row["predicted_s"] > 0 and row["measured_s"] > 0 for row in answer)
 
 
 @pytest.mark.parametrize("where", [(), ("--connected",)], ids=["alone", "connected"])

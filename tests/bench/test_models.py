@@ -12,7 +12,7 @@ from tfsched.bench.models import PHASES, find_model
 def test_every_model_of_the_documentation_exists():
     assert set(MODELS) >= {
         *("seq32", "par32", "mlp24", "alexnet"),
-        *("vgg16", "inception_v3", "resnet50", "resnet152"),
+        *("vgg16", "inception_v3", "resnet50", "resnet152", "transformer"),
     }
 
 
@@ -32,7 +32,7 @@ def test_unknown_model():
 
 @pytest.mark.parametrize(
     ("name", "size_bytes"),
-    [("seq32", 98e6), ("par32", 98e6), ("mlp24", 96e6), ("alexnet", 249.5e6)],
+    [("seq32", 98e6), ("par32", 98e6), ("mlp24", 96e6), ("alexnet", 249.5e6), ("transformer", 240.4e6)],
 )
 def test_sizes(name, size_bytes):
     built = graphs.build_step(find_model(name), "forward", 2, ps=1, workers=1)

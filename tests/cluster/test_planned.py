@@ -78,13 +78,15 @@ def check_order(sends):
 
 
 def messages_of(plan, trace):
-    """(bytes, piece) of each message that the plan makes, the most urgent first."""
+    """Of each message that the plan makes, the most urgent first: bytes, the most of a piece (0 for whole), and the pieces'
+    bytes by their priority where the plan has several sizes."""
     grouped = {name for group in plan.groups for name in group}
     groups = [*plan.groups, *((name,) for name in plan.priorities if name not in grouped)]
     groups.sort(key=lambda group: min(plan.priorities[name] for name in group))
     whole = [sum(trace.sizes[name] for name in group) for group in groups]
-    pieces = [min(filter(None, (plan.partition_bytes[name] for name in group)), default=0) for group in groups]
-    return list(zip(whole, pieces, strict=True))
+    pieces = [min(filter(None, (plan.partition_bytes.get(name, 0) for name in group)), default=0) for group in groups]
+    cuts = [[size for size, _ in sorted(plan.pieces.get(group[0], ()), key=lambda piece: piece[1])] for group in groups]
+    return list(zip(whole, pieces, cuts, strict=True))
 
 
 def test_a_trace_knows_gradients_their_times_and_the_rate(trace):
@@ -101,12 +103,13 @@ def test_a_trace_knows_gradients_their_times_and_the_rate(trace):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "startup_us"), [("mg-wfbp", 3000.0), ("pace", 3000.0), ("pace", 0.0), ("prophet", 0.0)]
+    ("algorithm", "startup_us"),
+    [("mg-wfbp", 3000.0), ("pace", 3000.0), ("pace", 0.0), ("prophet", 0.0), ("us-byte", 300.0), ("optimal", 300.0)],
 )
 def test_what_is_planned_is_what_is_sent(pair, trace, wanted, algorithm, startup_us):
     plan = planned(trace, algorithm, startup_us)
     wished = messages_of(plan, trace)
-    if startup_us:
+    if startup_us == 3000.0:
         assert any(len(group) > 1 for group in plan.groups)
     before = counted(pair, "worker0")
     results = trained(pair, plan=json.dumps(plan.to_json()))
@@ -115,12 +118,34 @@ def test_what_is_planned_is_what_is_sent(pair, trace, wanted, algorithm, startup
     for one in results:
         found = by_message(one["sends"])
         assert len(found) == len(wished)
-        in_order = sorted(found.values(), key=lambda rows: rows[0]["rank"])
-        assert [sum(row["bytes"] for row in rows) for rows in in_order] == [size for size, _ in wished]
-        for rows, (size, piece) in zip(in_order, wished, strict=True):
+        in_order = sorted(found.values(), key=lambda rows: min(row["rank"] for row in rows))
+        assert [sum(row["bytes"] for row in rows) for rows in in_order] == [size for size, _, _ in wished]
+        for rows, (size, piece, cut) in zip(in_order, wished, strict=True):
+            if cut:
+                assert [row["bytes"] for row in sorted(rows, key=lambda row: row["rank"])] == cut
+                continue
             assert all(row["rank"] == rows[0]["rank"] for row in rows)
             assert len(rows) == 1 if piece == 0 else max(row["bytes"] for row in rows) <= piece
             assert piece == 0 or len(rows) <= -(-size // (piece // 128 * 128))
+        check_order(one["sends"])
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_pieces_of_several_sizes_have_places_of_their_own(pair, trace, wanted, barrier):
+    plan = trace.plan("layer")
+    cut = {name for name, size in trace.sizes.items() if size >= 8192}
+    assert len(cut) >= 3
+    pieces = {name: ((4096, plan.priorities[name]), (trace.sizes[name] - 4096, plan.priorities[name] + 3.5)) for name in cut}
+    plan = dataclasses.replace(plan, pieces=pieces, groups=())
+    before = counted(pair, "worker0")
+    results = trained(pair, plan=json.dumps(plan.to_json()), barrier=barrier)
+    assert [one["variables"] for one in results] == [wanted, wanted]
+    assert counted(pair, "worker0")["packs_stock"] == before["packs_stock"]
+    for one in results:
+        found = [sorted(rows, key=lambda row: row["rank"]) for rows in by_message(one["sends"]).values()]
+        sizes = sorted([row["bytes"] for row in rows] for rows in found)
+        assert sizes == sorted([4096, size - 4096] if name in cut else [size] for name, size in trace.sizes.items())
+        assert any(rows[-1]["rank"] > rows[0]["rank"] + 1 for rows in found), "nothing came between"
         check_order(one["sends"])
 
 

@@ -25,7 +25,7 @@ CREDIT = {"policy": "bytescheduler", "credit_bytes": 1, "strict": True}
 # What one message may be late by because another thread saw it later.
 LATE_US = 20_000
 BANDWIDTH_BPS, STARTUP_US = 200e6, 400.0
-ALGORITHMS = ("pace", "mg-wfbp", "prophet", "buckets", "dynacomm", "optimal")
+ALGORITHMS = ("pace", "mg-wfbp", "prophet", "buckets", "dynacomm", "optimal", "us-byte")
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,21 @@ def trace(cluster):
 def planned(trace, algorithm, pieces=None):
     plan = trace.plan(algorithm, bandwidth_bps=BANDWIDTH_BPS, startup_us=STARTUP_US)
     if pieces is not None:
-        plan = dataclasses.replace(plan, partition_bytes=dict.fromkeys(plan.priorities, pieces))
+        plan = dataclasses.replace(plan, partition_bytes=dict.fromkeys(plan.priorities, pieces), pieces={})
     return plan
+
+
+def cut_up(plan, trace):
+    """The plan with transfers in two pieces of different sizes, of which others come between in pushes."""
+    pieces = {}
+    others = other_names(trace)
+    for name, size in trace.sizes.items():
+        if size < 8192 or name not in plan.priorities:
+            continue
+        later = 3.5 if "@/job:ps" in name else 0.0
+        for one in {name, others.get(name, name)} & set(plan.priorities):
+            pieces[one] = ((4096, plan.priorities[one]), (size - 4096, plan.priorities[one] + later))
+    return dataclasses.replace(plan, pieces=pieces, groups=None)
 
 
 def other_names(trace):
@@ -64,6 +77,22 @@ def messages_of(plan, trace, link):
     grouped = [frozenset(group) & set(mine) for group in plan.groups or ()]
     rest = set(mine).difference(*grouped)
     return {group for group in grouped if group} | {frozenset([name]) for name in rest}
+
+
+def cuts_of(plan, trace, sends):
+    """(pieces as planned, pieces as sent) of each transfer that left in pieces of the plan, in the order of its bytes."""
+    others = other_names(trace)
+    by_name = {}
+    for name, cut in plan.pieces.items():
+        for one in (name, others.get(name, name)):
+            source, _, receiver = one.partition("@")
+            by_name[source, receiver] = [size for size, _ in cut]
+    found = collections.defaultdict(dict)
+    for row in sends:
+        source, _, piece = row["name"].partition("#")
+        if piece and (source, row["to"]) in by_name:
+            found[source, row["to"]][int(piece.partition("/")[0])] = row["bytes"]
+    return [(by_name[key], [rows[piece] for piece in sorted(rows)]) for key, rows in found.items()]
 
 
 def in_order(rows):
@@ -133,6 +162,7 @@ def test_what_is_planned_is_what_is_sent(cluster, trace, wanted, algorithm, kind
     joined = check(plan, trace, got["sends"])
     if algorithm in ("pace", "mg-wfbp", "dynacomm"):
         assert joined >= 2 and "groups of the plan with" in got["report"]
+    assert all(wished == sent for wished, sent in cuts_of(plan, trace, got["sends"]))
 
 
 def test_groups_are_cut_into_pieces(cluster, trace, wanted):
@@ -180,6 +210,35 @@ def test_pieces_of_a_plan_go_through_the_server(cluster, trace, wanted):
     assert (got["losses"], got["variables"]) == (wanted[True]["losses"], wanted[True]["variables"])
     assert max(row["bytes"] for row in got["sends"]) <= 8192
     assert cluster.stats("ps0")["updates_by_chunks"] > before
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("kind", [True, False], ids=["resource", "reference"])
+def test_pieces_of_several_sizes(cluster, trace, wanted, kind, barrier):
+    if not kind:
+        trace = StepTrace.from_json(cluster.call("worker0", "grouped.trace", use_resource=False, limit_s=120))
+    plan = cut_up(planned(trace, "tio"), trace)
+    before = cluster.stats("ps0")["updates_by_chunks"]
+    options = {**CREDIT, "plan": json.dumps(plan.to_json()), "barrier": barrier}
+    got = cluster.call("worker0", "grouped.train", options=options, use_resource=kind, limit_s=120)
+    assert (got["losses"], got["variables"]) == (wanted[kind]["losses"], wanted[kind]["variables"])
+    sent = collections.defaultdict(dict)
+    for row in got["sends"]:
+        if "#" in row["name"]:
+            name, _, piece = row["name"].partition("#")
+            sent[name, row["to"]][int(piece.partition("/")[0])] = row["bytes"]
+    wished = collections.Counter(trace.sizes[name] for name in plan.pieces if name in trace.sizes)
+    assert collections.Counter(sum(rows.values()) for rows in sent.values()) == wished
+    assert all(rows.keys() == {0, 1} and rows[0] == 4096 for rows in sent.values())
+    if barrier:
+        assert len(cuts_of(plan, trace, got["sends"])) == len(sent)
+    in_order(got["sends"])
+    pushed = [row for row in got["sends"] if "/job:ps" in row["to"]]
+    first = {row["name"]: row["rank"] for row in pushed if "#0/" in row["name"]}
+    last = {row["name"].replace("#1/", "#0/"): row["rank"] for row in pushed if "#1/" in row["name"]}
+    assert any(last[name] > rank + 1 for name, rank in first.items()), "nothing came between"
+    if kind and not barrier:
+        assert cluster.stats("ps0")["updates_by_chunks"] > before
 
 
 def test_a_trace_of_grouped_transfers_is_that_of_single_ones(cluster, trace):

@@ -26,20 +26,21 @@ def digest(value):
 
 
 def with_plan(graph, options):
-    """Options with a plan in place of the number by which its groups are drawn."""
+    """Options with a plan in place of the number by which its groups and pieces are drawn."""
     if options is None or "groups" not in options:
         return options
     from tfsched.graph_ops import is_update
     from tfsched.ordering import Plan
 
-    names = []
+    tensors = []
     for op in graph.get_operations():
         if op.type == "ReadVariableOp" or op.name.endswith("/read"):
-            names.append(op.outputs[0].name)
+            tensors.append(op.outputs[0])
         elif is_update(op.type):
-            names += [_behind_identities(one).name for one in op.inputs[1:] if one.dtype != tf.resource]
+            tensors += [_behind_identities(one) for one in op.inputs[1:] if one.dtype != tf.resource]
     draw = random.Random(options["groups"])
-    names = list(dict.fromkeys(names))
+    by_name = {tensor.name: tensor for tensor in tensors}
+    names = list(by_name)
     draw.shuffle(names)
     groups = []
     while names:
@@ -47,8 +48,20 @@ def with_plan(graph, options):
         groups.append(tuple(names[:size]))
         names = names[size:]
     priorities = {name: float(place) for place, group in enumerate(groups) for name in group}
-    plan = json.dumps(Plan("drawn", priorities, groups=groups).to_json())
+    pieces = {name: cut for group in groups if len(group) == 1 for name in group if (cut := _pieces(draw, by_name[name]))}
+    plan = json.dumps(Plan("drawn", priorities, groups=groups, pieces=pieces).to_json())
     return {**{key: value for key, value in options.items() if key != "groups"}, "plan": plan}
+
+
+def _pieces(draw, tensor):
+    """Bytes and priority of random pieces of what is large enough; none for every other one."""
+    if not tensor.shape.is_fully_defined() or tensor.dtype.is_bool or draw.random() < 0.5:
+        return []
+    left, sizes = tensor.shape.num_elements() * tensor.dtype.base_dtype.size, []
+    while left >= 8192 and len(sizes) < 20:
+        sizes.append(draw.randrange(4096, left - 4096 + 1) // 64 * 64)
+        left -= sizes[-1]
+    return [(size, draw.random() * 20) for size in [*sizes, left]] if sizes else []
 
 
 def _behind_identities(tensor):

@@ -125,6 +125,28 @@ def test_a_group_stays_within_its_pack():
     assert sorted(node.attr["elements"].i for node in by_op(graph, "TfschedAllReduce")) == [2 * LARGE + 1, 2 * LARGE + 5]
 
 
+def test_pieces_of_several_sizes_have_ranks_of_their_own():
+    step = Step((SIZES,))
+    small, large = names_of(step)[:2]
+    elements = dict(zip(names_of(step), SIZES, strict=True))
+    cut = ((4096, 0.0), (4 * elements[large] - 4096, 2.0))
+    wrong = ((4096, 0.0), (4096, 5.0))  # planned for another size
+    plan = plan_of({large: 0.0, small: 1.0}, groups=(), pieces={large: cut, small: wrong})
+    found = reduces(step, Options(plan=plan))
+    node = found[elements[large]]
+    assert list(node.attr["piece_elements"].list.i) == [1024, elements[large] - 1024]
+    assert list(node.attr["piece_ranks"].list.i) == [0, 2] and node.attr["rank"].i == 0
+    whole = found[elements[small]]
+    assert "piece_elements" not in whole.attr and whole.attr["rank"].i == 1
+    assert sorted(node.attr["rank"].i for node in found.values()) == [0, 1, 3, 4]
+    assert {node.attr["count"].i for node in found.values()} == {5}
+    # All members have to have the same pieces and ranks.
+    words = said(step, Options(plan=plan))
+    for other in (((4160, 0.0), (cut[1][0] - 64, 2.0)), (cut[0], (cut[1][0], 0.5))):
+        changed = plan_of({large: 0.0, small: 1.0}, groups=(), pieces={large: other, small: wrong})
+        assert said(step, Options(plan=changed))["sizes"] != words["sizes"]
+
+
 def test_pieces_are_the_plans_and_of_a_group_the_smallest():
     step = Step((SIZES,))
     names = names_of(step)

@@ -312,6 +312,84 @@ def test_a_plans_sizes_win():
     assert rewritten(graph_def, fetches, plan=json.dumps(plan.to_json()))[1].chunks == 2
 
 
+def drawn_plan(graph_def, fetches, seed):
+    """A plan that cuts what can be cut into random pieces with random priorities."""
+    rng = np.random.default_rng(seed)
+    cut, _ = rewritten(graph_def, fetches, partition_bytes=MIN_PARTITION_BYTES)
+    priorities, pieces = {}, {}
+    for node in nodes(cut, PROXY_OP, SPLIT_OP):
+        name = f"{node.attr['transfer'].s.decode()}@{node.attr['receiver'].s.decode()}"
+        priorities[name] = float(rng.integers(10))
+        if node.op != SPLIT_OP:
+            continue
+        shape = [dim.size for dim in node.attr["shape"].shape.dim]
+        left, sizes = math.prod(shape) * tf.as_dtype(node.attr["T"].type).size, []
+        while left >= 2 * MIN_PARTITION_BYTES:
+            size = int(rng.integers(MIN_PARTITION_BYTES, left - MIN_PARTITION_BYTES + 1)) // BLOCK_BYTES * BLOCK_BYTES
+            sizes.append(size)
+            left -= size
+        if sizes:
+            pieces[name] = [(size, float(rng.integers(10))) for size in [*sizes, left]]
+    return Plan("drawn", priorities, pieces=pieces)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 12))
+@settings(RELAXED, max_examples=40)
+def test_pieces_of_a_plan_leave_as_planned_and_values_are_the_same(seed, size):
+    graph_def, fetches = sized_graph(seed, size)
+    plan = drawn_plan(graph_def, fetches, seed)
+    options = {"plan": json.dumps(plan.to_json()), "policy": "bytescheduler", "partition_bytes": 4096}
+    changed, _ = rewritten(graph_def, fetches, **options)
+    for before, after in zip(run(graph_def, fetches), run(copy(changed), fetches), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert canonical(rewritten(changed, fetches, **options)[0]) == canonical(changed)
+    assert canonical(strip_proxies(copy(changed))) == canonical(graph_def)
+    groups = collections.defaultdict(list)  # rank, priority
+    for node in nodes(changed, PROXY_OP, SPLIT_OP):
+        name = f"{node.attr['transfer'].s.decode()}@{node.attr['receiver'].s.decode()}"
+        chunks = node.attr["N"].i if node.op == SPLIT_OP else 1
+        ranks = list(node.attr["ranks"].list.i) or [node.attr["rank"].i + chunk for chunk in range(chunks)]
+        own = plan.pieces_of(name)
+        if own:
+            assert list(node.attr["sizes"].list.i) == [one for one, _ in own]
+        priorities = [one for _, one in own] or [plan.priorities[name]] * chunks
+        groups[node.device, node.attr["receiver"].s] += zip(ranks, priorities, strict=True)
+    for group in groups.values():
+        assert sorted(rank for rank, _ in group) == list(range(len(group)))
+        by_rank = [priority for _, priority in sorted(group)]
+        assert by_rank == sorted(by_rank)
+
+
+def test_pieces_planned_for_another_size_leave_as_the_option_says():
+    graph_def, fetches = build(layers)
+    names = [node.input[0] for node in nodes(rewritten(graph_def, fetches, partition_bytes=4096)[0], SPLIT_OP)]
+    pieces = {f"{name}:0@{TASKS[2]}": [(4096, 0.0), (4160, 1.0)] for name in names}
+    text = json.dumps(Plan("mine", dict.fromkeys(pieces, 0.0), pieces=pieces).to_json())
+    assert rewritten(graph_def, fetches, partition_bytes=4096, plan=text)[1].chunks == 4 + 16 + 16
+    assert rewritten(graph_def, fetches, plan=text)[1].chunks == 0
+
+
+@pytest.mark.parametrize("sizes", [[64, 64], [64, 128, 64], [100, 92], [0, 192], [-64, 256], [192, 64], [128]])
+def test_sizes_that_do_not_fit_leave_the_tensor_whole(sizes):
+    with tf.Graph().as_default(), tf1.Session() as session:
+        pieces = session.run(parts(tf.zeros([192], tf.int8), 2, [192], sizes=sizes))
+    assert [len(piece) for piece in pieces] == [192, 0]
+
+
+def test_chunks_of_given_sizes():
+    with tf.Graph().as_default(), tf1.Session() as session:
+        given_sizes = [128, 64, 30]
+        pieces = session.run(parts(tf.cast(tf.range(111), tf.half), 3, [111], sizes=given_sizes, ranks=[2, 0, 1]))
+    assert [piece.nbytes for piece in pieces] == given_sizes
+    np.testing.assert_array_equal(np.concatenate(pieces), np.arange(111, dtype=np.float16))
+
+
+@pytest.mark.parametrize("ranks", [[0], [0, -1], [0, 1, 2]])
+def test_ranks_that_do_not_fit_are_an_error(ranks):
+    with tf.Graph().as_default(), tf1.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="2 chunks"):
+        session.run(parts(tf.zeros([192], tf.int8), 2, [192], ranks=ranks))
+
+
 @pytest.mark.parametrize("value", [-1, 1, 1024, MIN_PARTITION_BYTES - 1])
 def test_a_size_that_is_too_small_is_refused(value):
     with pytest.raises(TfschedError, match=f"partition_bytes is {value}; give 0 .never cut., or 4096 or more"):

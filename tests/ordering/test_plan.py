@@ -205,17 +205,47 @@ def test_make_plan_checks_what_an_ordering_returns(monkeypatch: pytest.MonkeyPat
         make_plan(figure_2a(), "bad")
 
 
+CUT = ((8192, 3.0), (4100, 1.0))
+
+
+def test_pieces_are_found_by_name_and_by_source_and_kept_in_the_file() -> None:
+    plan = Plan("x", {"a:0@w": 2.0, "a:0@v": 1.0, "b:0@w": 0.0}, pieces={"a:0@w": CUT, "a:0@v": [[4096, 1], [4096, 2]]})
+    assert Plan.from_json(json.dumps(plan.to_json())) == plan
+    assert plan.pieces_of("a:0@w") == CUT and plan.pieces_of("b:0@w") == ()
+    assert plan.pieces_of("a:0@other") == ((4096, 1.0), (4096, 2.0))  # the soonest's
+    assert plan.renamed({"a:0@w": "c:0@w"}).pieces_of("c:0@w") == CUT
+
+
+@pytest.mark.parametrize(
+    ("pieces", "sentence"),
+    [
+        ({"b": CUT}, "transfer 'b' has pieces and no priority; give it one"),
+        ({"a": [[8192, 0.0]]}, "give a list of 2 to 4096 pairs"),
+        ({"a": 5}, "give a list of 2 to 4096 pairs"),
+        ({"a": [[8192, 0.0], 5]}, "have 5; give a pair"),
+        ({"a": [[8192, 0.0], [100, 0.0]]}, "have one of 100 bytes; give 4096 or more"),
+        ({"a": [[8193, 0.0], [8192, 0.0]]}, "of all but the last a multiple of 64"),
+        ({"a": [[8192, float("inf")], [8192, 0.0]]}, "a priority in the pieces of transfer 'a' is inf"),
+        ([CUT], "give name -> list of"),
+    ],
+)
+def test_pieces_that_cannot_be_sent_are_refused(pieces: Any, sentence: str) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        Plan("x", {"a": 0.0}, pieces=pieces)
+
+
 def test_plans_of_different_transfers_combine() -> None:
     pulls = Plan("x", {"a@w": 1.0, "b@w": 2.0}, partition_bytes={"a@w": 4096}, groups=[("a@w", "b@w")])
     pushes = Plan("x", {"da@p": 2.0, "db@p": 1.0}).renamed({"da@p": "op@p"})
     assert pushes.priorities == {"da@p": 2.0, "op@p": 2.0, "db@p": 1.0}
     groups = [("da@p", "op@p"), ("op@p", "db@p"), ("da@p",)]
-    both = combined("x", [pulls, pushes], groups, {"b@w": 8192}, {"k": 1})
+    both = combined("x", [pulls, pushes], groups, {"b@w": 8192}, {"a@w": CUT, "b@w": ()}, {"k": 1})
     assert both.groups == (("da@p", "op@p"), ("db@p",))  # each stays in the first of its groups
     assert both.partition_bytes == {"a@w": 4096, "b@w": 8192} and both.metadata == {"k": 1}
-    assert combined("x", [pushes], groups, {}, {}).groups is None  # nobody groups
+    assert both.pieces == {"a@w": CUT}
+    assert combined("x", [pushes], groups, {}, {}, {}).groups is None  # nobody groups
     with pytest.raises(PlanError, match="unknown"):
-        combined("x", [pulls], [("unknown", "a@w")], {}, {})
+        combined("x", [pulls], [("unknown", "a@w")], {}, {}, {})
 
 
 def test_a_renamed_transfer_stays_in_its_group() -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tfsched.bench import claims as claims_module
-from tfsched.bench import report
+from tfsched.bench import predicting, report
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.config import BALANCED, BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
@@ -91,7 +91,7 @@ def _run_model(
     intra, inter = threads_of(config)
     with cluster:
         told = (cluster, model, config.phase, settings, config.seed, config.warmup, progress)
-        replicas = ReplicasRunner(*told, link=link) if config.api in ALL_REDUCING else None
+        replicas = ReplicasRunner(*told, config.beside, link=link) if config.api in ALL_REDUCING else None
         runner = replicas or Runner(*told, config.beside, config.placement == BALANCED)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)
@@ -137,7 +137,26 @@ def _run_model(
             result["claims"] = claims_module.check_claims(samples, measurement.steps_s)
         if config.trace:
             runner.trace_open(settings[0].name, TRACED_STEPS, os.path.abspath(config.trace))
+        if config.predict:
+            predicting.add_to(result, None if replicas is not None else _trace_of(runner, settings))
     return result
+
+
+def _trace_of(runner: Runner, settings: Sequence[Setting]) -> Any:
+    """A trace of the steps of a setting that keeps the barrier, of stock TensorFlow if it is there; None without one.
+
+    A traced step must hold its own updates, and stock TensorFlow's shows in which orders it asks for variables.
+    """
+    from tfsched.tracing import load_trace
+
+    kept = [setting.name for setting in settings if not setting.crosses_barrier]
+    if not kept:
+        return None
+    name = report.BASELINE if report.BASELINE in kept else kept[0]
+    with tempfile.TemporaryDirectory(prefix="tfs-trace-") as directory:
+        path = os.path.join(directory, "trace.json")
+        runner.trace_open(name, TRACED_STEPS, path)
+        return load_trace(path)
 
 
 def _settings_and_link(config: BenchConfig) -> tuple[list[Setting], Link]:

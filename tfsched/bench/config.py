@@ -12,7 +12,7 @@ from tfsched.bench.batch import LARGEST
 from tfsched.bench.errors import BenchError
 from tfsched.bench.models import PHASES, find_model
 from tfsched.bench.runner import check_rounds
-from tfsched.bench.settings import ALL_REDUCING, APIS, CUSTOM, FIT, LOOPS, SESSION, find_settings
+from tfsched.bench.settings import ALL_REDUCING, APIS, CUSTOM, FIT, LOOPS, SESSION, STOCK, find_settings
 from tfsched.bench.threads import AUTO, resolve_threads
 
 # Long enough that the end of a block, where nothing overlaps, weighs little; short enough for a median over several blocks.
@@ -54,6 +54,8 @@ class BenchConfig:
             for all settings, because some return from a step before its updates are applied. Of more than 6 the step time is
             that of the steady state.
         beside: also measure how long computing takes while the links are busy with what has nothing to do with it.
+        predict: also say what the simulator predicts for each setting, which needs `beside`, and where there are parameter
+            servers traced steps.
         json, plot: files to write, None for none.
         trace: file for a step trace of the first setting, of steps behind the measured ones; None for none.
         quiet: no progress bars and no table, only files.
@@ -82,6 +84,7 @@ class BenchConfig:
     warmup: int = 3
     block: str | int = "auto"
     beside: bool = False
+    predict: bool = False
     json: str | None = None
     plot: str | None = None
     trace: str | None = None
@@ -101,6 +104,7 @@ class BenchConfig:
                 setattr(self, name, value)
         if self.bandwidth is None:
             self.bandwidth = "unlimited" if self.cluster else "1gbit"
+        self.beside = self.beside or self.predict
 
 
 def batch_of(config: BenchConfig) -> int | None:
@@ -192,12 +196,21 @@ def check(config: BenchConfig) -> None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib, or leave --plot out")
     if config.trace and len(config.models) > 1:
         raise BenchError(f"--trace {config.trace} is one file and --model names {len(config.models)} models: give one model")
+    if config.predict and config.api not in (SESSION, *ALL_REDUCING):
+        raise BenchError(f"--predict needs a traced step of a session, or all-reduces: leave it out with --api {config.api}")
+    if config.predict and config.cluster:
+        raise BenchError(f"--predict traces on this machine: leave it out with --cluster {config.cluster}")
     if config.trace and config.api != SESSION:
         raise BenchError("--trace traces the steps of sessions: leave it out, or use --api session")
     for path in filter(None, (config.json, config.plot, config.trace)):
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")
+
+
+def all_stock(settings: list[str]) -> bool:
+    """Whether none of the settings has tfsched's processes."""
+    return all(setting.protocol == STOCK for setting in find_settings(settings))
 
 
 def _check_cluster(config: BenchConfig) -> None:
@@ -220,8 +233,11 @@ def _check_all_reducing(config: BenchConfig) -> None:
         raise BenchError(
             f"phase {config.phase!r} all-reduces nothing: give {' or '.join(ALL_REDUCE_PHASES)} with --api {api}"
         )
-    if config.beside:
-        raise BenchError(f"--beside is about transfers of parameter servers: leave it out with --api {api}")
+    if config.beside and (config.phase != "train" or config.loop == FIT or all_stock(config.settings)):
+        flag = "--predict" if config.predict else "--beside"
+        raise BenchError(
+            f"{flag} computes beside tfsched's all-reduces: give --phase train, --loop custom and a setting of it"
+        )
     if config.loop == FIT:
         if config.phase != "train":
             raise BenchError(f"--loop fit trains and --phase is {config.phase}: give --phase train, or --loop custom")

@@ -1,4 +1,4 @@
-"""The models behind `--model`: toy models of the TicTac paper, an MLP and image networks."""
+"""The models behind `--model`: toy models of the TicTac paper, an MLP, image networks and a Transformer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfsched.bench import own_models
+from tfsched.bench import own_models, transformer
 from tfsched.bench.errors import BenchError
 
 if TYPE_CHECKING:
@@ -89,12 +89,18 @@ def find_model(name: str) -> Model:
         return _own(name)
     if name in MODELS:
         return MODELS[name]
-    sized = _SIZED.match(name)
+    sized = perceptron_of(name)
     if sized is None:
         known = f"{', '.join(MODELS)}, or mlpLxW for L layers of W x W"
         raise BenchError(f"model {name!r} is unknown: choose from {known}; a model of your own is {own_models.FORM}")
-    layers, width = int(sized["layers"]), int(sized["width"])
+    layers, width = sized
     return _perceptron(name, f"{layers}-layer perceptron, {width}x{width} each", layers, width)
+
+
+def perceptron_of(name: str) -> tuple[int, int] | None:
+    """Layers and width of a model "mlpLxW"; None for any other name."""
+    sized = _SIZED.match(name)
+    return None if sized is None else (int(sized["layers"]), int(sized["width"]))
 
 
 def _weights(count: int, width: int) -> list[tf.Variable]:
@@ -228,3 +234,13 @@ _register_images("vgg16", "VGG16, 553 MB", 224, _application("VGG16"))
 _register_images("inception_v3", "InceptionV3, 95 MB", 299, _application("InceptionV3"))
 _register_images("resnet50", "ResNet50, 102 MB", 224, _application("ResNet50"))
 _register_images("resnet152", "ResNet152, 241 MB", 224, _application("ResNet152"))
+
+MODELS["transformer"] = Model(
+    "transformer",
+    "Transformer (Vaswani et al.), base, without embeddings, 240 MB",
+    (transformer.LENGTH, transformer.WIDTH),
+    lambda: _from_keras(transformer.layers_of(_keras())),
+    transformer.layers_of,
+    is_classifier=True,
+    target_shape=(transformer.LENGTH,),
+)

@@ -18,6 +18,7 @@ def _bounds(result: dict[str, Any]) -> list[tuple[str, float]]:
     link_s = bounds["closed_form_s"]
     return [
         ("computing alone", bounds["compute_s"]),
+        *([] if bounds.get("beside_s") is None else [("computing beside all-reduces", bounds["beside_s"])]),
         *([] if link_s is None else [(f"link, 2 x {workers - 1}/{workers}", link_s)]),
         *([] if bounds["tcp_s"] is None else [("the same bytes over TCP", bounds["tcp_s"])]),
         ("stock all-reduce", bounds["all_reduce_s"]),

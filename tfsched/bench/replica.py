@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import socket
 import time
+from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import tensorflow as tf
@@ -117,8 +120,10 @@ class Replica:
         stats = tfsched.stats()
         return {name: int(stats[name]) for name in _COUNTERS}
 
-    def do_run(self, session: str, count: int = 1, batch: int | None = None) -> dict[str, Any]:
-        """Runs `count` consecutive steps, a block, from when all workers are ready.
+    def do_run(
+        self, session: str, count: int = 1, batch: int | None = None, beside: str = "", times: int = 0
+    ) -> dict[str, Any]:
+        """Runs `count` consecutive steps, a block, from when all workers are ready; `times` steps of `beside` meanwhile.
 
         Returns:
             `starts_s`, `finishes_s` and `ends_s`: when each step began, had its gradients (nothing in Model.fit), and had
@@ -127,20 +132,35 @@ class Replica:
         """
         loop, scheduled = self._loops[session]
         before = self._counters()
-        times = loop.run(count, batch)
-        if scheduled:  # a block ends with its last update
-            import tfsched
+        with self._meanwhile(beside, times):
+            run = loop.run(count, batch)
+            if scheduled:  # a block ends with its last update
+                import tfsched
 
-            tfsched.drain()
-            times.ends_s[-1] = time.monotonic()
+                tfsched.drain()
+                run.ends_s[-1] = time.monotonic()
         made = {name: value - before[name] for name, value in self._counters().items()}
         return {
-            "starts_s": times.starts_s,
-            "finishes_s": times.finishes_s,
-            "ends_s": times.ends_s,
+            "starts_s": run.starts_s,
+            "finishes_s": run.finishes_s,
+            "ends_s": run.ends_s,
             "exchanged": made["all_reduces"],
             "unscheduled": scheduled and not made["packs_scheduled"],
         }
+
+    @contextlib.contextmanager
+    def _meanwhile(self, session: str, count: int) -> Iterator[None]:
+        """Within it, a thread of its own runs `count` steps of a custom loop, which all workers do alike; ends with them."""
+        if not session:
+            yield
+            return
+        loop, _ = self._loops[session]
+        assert isinstance(loop, loops.CustomLoop)
+        self._member.together()
+        with futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(lambda: [loop.step() for _ in range(count)])
+            yield
+        running.result()
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps that all workers run, and returns the plan that the first one makes of its own."""

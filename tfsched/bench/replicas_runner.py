@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,12 @@ from tfsched.bench import reducing
 from tfsched.bench.batch import BatchFit
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
-from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, TRACED_STEPS, Runner
-from tfsched.bench.settings import Setting
+from tfsched.bench.runner import ALL_REDUCE, BESIDE, COMPUTE, TCP, TRACED_STEPS, Runner
+from tfsched.bench.settings import TFSCHED, Setting
+
+# What keeps the links busy for BESIDE, and for how much longer than computing alone takes: computing takes longer beside it.
+_EXCHANGE = "all-reduces beside computing"
+_LONGER = 2.0
 
 
 def merged(answers: Sequence[dict[str, Any]], one_clock: bool = True) -> dict[str, Any]:
@@ -60,17 +65,27 @@ class ReplicasRunner(Runner):
         self._bandwidth_bps = link.bandwidth_bps
         # An emulated link limits tfsched's servers, and no sockets.
         self._links = [ALL_REDUCE, *([TCP] if link.kind == "netns" and link.bandwidth_bps is not None else [])]
-        self._bounds = [COMPUTE, *self._links]
+        self._bounds = [COMPUTE, *self._links, *([BESIDE] if BESIDE in self._bounds else [])]
+        self._exchanges_a_step = 1.0  # that take as long as computing, for BESIDE
         self._protocols: dict[str, str] = {}  # of each setting; the bounds have one
         self._batches: dict[str, int | None] = {}  # by graph
         self.gradient_bytes = 0
         self.exchanged: dict[str, float] = {}
-
         self._computes = bool(self._model["phase"] == "train")
 
     def choose_batch(self, batch: int | None) -> BatchFit | None:
         """As Runner's; what only all-reduces needs none."""
-        return super().choose_batch(batch if self._computes else 0)
+        fit = super().choose_batch(batch if self._computes else 0)
+        if BESIDE in self._bounds:
+            self._open_beside()
+        return fit
+
+    def _open_beside(self) -> None:
+        """Two loops in the processes that have tfsched: one computes, the other all-reduces made-up gradients."""
+        self._protocols.update({BESIDE: TFSCHED, _EXCHANGE: TFSCHED})
+        self._call(BESIDE, do="open", computes=True, reduces=False, batch=self._batches["compute"])
+        self._call(_EXCHANGE, do="open", computes=False, reduces=True, batch=1, options={"ordering": "tio"})
+        self._exchanges_a_step = self._probe(COMPUTE) / self._probe(_EXCHANGE)
 
     def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
         self._batches[graph] = batch
@@ -125,6 +140,9 @@ class ReplicasRunner(Runner):
     def _run(self, session: str, count: int) -> dict[str, Any]:
         if count < 1:
             return {}
+        if session == BESIDE:
+            times = 1 + math.ceil(_LONGER * count * self._exchanges_a_step)
+            return self._call(session, do="run", count=count, beside=_EXCHANGE, times=times)
         answer = self._call(session, do="run", count=count)
         if session not in self._bounds:
             self.exchanged[session] = min(self.exchanged.get(session, answer["exchanged"]), answer["exchanged"])

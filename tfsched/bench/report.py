@@ -175,6 +175,18 @@ def table_of(result: dict[str, Any]) -> Table:
     return table
 
 
+def _predictions(result: dict[str, Any]) -> Table:
+    """What the simulator says, beside what was measured."""
+    table = Table(title=f"{result['model']}, {describe_hosts(result)}: predicted by the simulator", title_justify="left")
+    table.add_column("setting", overflow="fold")
+    for heading in ("median s", "predicted s", "error"):
+        table.add_column(heading, justify="right")
+    for name, row in result["settings"].items():
+        error = number(row["prediction_error"], "{:+.1%}")
+        table.add_row(name, number(row["median_s"]), number(row["predicted_s"]), error)
+    return table
+
+
 def print_results(results: Sequence[dict[str, Any]], console: Console) -> None:
     """Prints the tables and notes of one model: of several numbers of workers that all-reduce one table."""
     if results[0]["api"] in ALL_REDUCING:
@@ -182,6 +194,8 @@ def print_results(results: Sequence[dict[str, Any]], console: Console) -> None:
     for result in results:
         if result["api"] not in ALL_REDUCING:
             console.print(table_of(result))
+        if any("predicted_s" in row for row in result["settings"].values()):
+            console.print(_predictions(result))
         whose = f"{describe_hosts(result)}: " if len(results) > 1 else ""
         for note in [*result.get("notes", []), *stolen.note(result["settings"])]:
             console.print(f"note: {whose}{note}", highlight=False)

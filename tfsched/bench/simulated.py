@@ -29,11 +29,16 @@ def method_of(setting: Setting, all_reducing: bool = False) -> Method:
     if setting.options is None:
         return dataclasses.replace(methods()["vanilla"], name=setting.name)
     options = {**DEFAULTS, **setting.options}
-    ordering = "layer" if all_reducing and options["ordering"] == "tio" else options["ordering"]
+    ordering, policy = options["ordering"], options["policy"]
+    if all_reducing and ordering == "tio":
+        ordering = "layer"
+    if all_reducing and ordering == "fifo":
+        policy = "fifo"  # all have the same rank there: as they become ready
     return dataclasses.replace(
         methods()[ordering],
         name=setting.name,
-        policy=options["policy"],
+        as_sent=True,
+        policy=policy,
         partition_bytes=options["partition_bytes"] or None,  # 0: what the ordering decides
         credit_bytes=options["credit_bytes"],
         barrier=options["barrier"],

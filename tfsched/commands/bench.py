@@ -9,8 +9,8 @@ from typing import Any
 from tfsched.commands.flags import CommandFlags, UsageError
 
 MODELS = (
-    "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, mlpLxW (L layers of W x W), your own as "
-    "FILE.py:FUNCTION (examples/bench_model.py)"
+    "seq32, par32, mlp24, alexnet, vgg16, inception_v3, resnet50, resnet152, transformer, mlpLxW (L layers of W x W), your "
+    "own as FILE.py:FUNCTION (examples/bench_model.py)"
 )
 
 # Fields of BenchConfig that are not simply the flag of the same name.
@@ -79,6 +79,7 @@ def define(flags: CommandFlags) -> None:
     )
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
     flags.boolean("beside", False, "also: how long computing takes beside communication that it does not wait for")
+    flags.boolean("predict", False, "also: what the simulator predicts for each setting, from the parts as measured alone")
     flags.string("json", "", "write the result to this file")
     flags.string("plot", "", "draw the result into this PNG")
     flags.string("trace", "", "then trace 5 steps of the first setting and write them to this file, for order and simulate")

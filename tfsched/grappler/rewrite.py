@@ -235,11 +235,11 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
     groups: Groups = {}
     for receiver in receivers(transfers):
         groups.update(_order(view, needed, transfers, receiver, options, plan))
-    ranked = ranks.number(groups.values(), cutter.cut)
+    ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
     report.variable_ranks = pushes.variable_ranks(view, ranked)
     if pushes.are_tagged(options):
         report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, step.capable, plan)
-        ranked = ranks.number(groups.values(), cutter.cut)
+        ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
     report.count(transfers, ranked, cutter.whole)
     if ranked:
         proxies.insert_proxies(view, ranked, options)

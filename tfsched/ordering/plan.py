@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from tfsched._rules import MIN_PARTITION_BYTES
+from tfsched._rules import BLOCK_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES
 
 from . import _checks, registry
 from ._checks import show
+from ._messages import costs
+from .carried import Piece, carried
 from .dag import Dag
 from .decision import Decision
 
 FORMAT = "tfsched-plan/1"
 _PLAN_KEYS = ("format", "algorithm", "transfers", "groups", "metadata")
-_ENTRY_KEYS = ("name", "priority", "partition_bytes", "contribution_priority")
+_ENTRY_KEYS = ("name", "priority", "partition_bytes", "pieces", "contribution_priority")
 
 _N = TypeVar("_N", int, float)
+_V = TypeVar("_V")
 
 
 class PlanError(ValueError):
@@ -43,6 +46,8 @@ class Plan:
       groups: transfers that leave as one tensor, each in one group at most; all others leave alone. None where the ordering
         has no say: small all-reduced gradients are then joined by their size.
       contributions: transfer name -> priority of the first half of its all-reduce, where that is another one (DeAR).
+      pieces: transfer name -> (bytes, priority) of each of its pieces, two or more, in the order of the tensor's bytes. They
+        win over partition_bytes where the tensor has as many bytes on the wire.
 
     Raises PlanError for a bad name, priority, size or group, or what JSON cannot hold.
     """
@@ -54,6 +59,7 @@ class Plan:
     partition_bytes: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[tuple[str, ...], ...] | None = None
     contributions: Mapping[str, float] = field(default_factory=dict)
+    pieces: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _checks.name(self.algorithm, "the plan's algorithm", PlanError)
@@ -73,6 +79,7 @@ class Plan:
         object.__setattr__(self, "partition_bytes", sizes)
         object.__setattr__(self, "groups", _groups(self.groups, priorities))
         object.__setattr__(self, "contributions", _contributions(self.contributions, priorities))
+        object.__setattr__(self, "pieces", _pieces(self.pieces, priorities))
         for what in ("metadata", "extras"):
             value = getattr(self, what)
             if not isinstance(value, Mapping):
@@ -111,10 +118,19 @@ class Plan:
             return self.partition_bytes.get(name)
         return self._partition_by_source.get(name.partition("@")[0])
 
+    def pieces_of(self, name: str) -> tuple[Piece, ...]:
+        """Return (bytes, priority) of each piece of a transfer; nothing if the plan does not cut it so.
+
+        Looked up like the priority; of several entries of the same source tensor the soonest serves.
+        """
+        if name in self.priorities:
+            return self.pieces.get(name, ())
+        return self._pieces_by_source.get(name.partition("@")[0], ())
+
     def renamed(self, others: Mapping[str, str]) -> Plan:
         """Return the plan with each transfer in `others` by its other name as well, in the same group."""
 
-        def both(values: Mapping[str, _N]) -> dict[str, _N]:
+        def both(values: Mapping[str, _V]) -> dict[str, _V]:
             return {**values, **{others[name]: value for name, value in values.items() if name in others}}
 
         groups = self.groups
@@ -128,6 +144,7 @@ class Plan:
             both(self.partition_bytes),
             groups,
             both(self.contributions),
+            both(self.pieces),
         )
 
     @cached_property
@@ -139,6 +156,11 @@ class Plan:
         whole = {name: size for name, size in self.partition_bytes.items() if size == 0}
         cut = {name: size for name, size in self.partition_bytes.items() if size > 0}
         return {**_least_by_source(whole), **_least_by_source(cut)}
+
+    @cached_property
+    def _pieces_by_source(self) -> dict[str, tuple[Piece, ...]]:
+        soonest = sorted(self.pieces, key=self.priorities.__getitem__, reverse=True)
+        return {name.partition("@")[0]: self.pieces[name] for name in soonest}
 
     def to_json(self) -> dict[str, Any]:
         """Return the "tfsched-plan/1" object, its transfers sorted by (priority, listing order)."""
@@ -152,6 +174,7 @@ class Plan:
                     "name": name,
                     "priority": self.priorities[name],
                     **({"partition_bytes": self.partition_bytes[name]} if name in self.partition_bytes else {}),
+                    **({"pieces": [list(piece) for piece in self.pieces[name]]} if name in self.pieces else {}),
                     **({"contribution_priority": self.contributions[name]} if name in self.contributions else {}),
                 }
                 for name in ordered
@@ -178,6 +201,7 @@ class Plan:
         extras: dict[str, Mapping[str, Any]] = {}
         partition_bytes: dict[str, int] = {}
         contributions: dict[str, float] = {}
+        pieces: dict[str, Any] = {}
         for position, entry in enumerate(data["transfers"]):
             if not isinstance(entry, Mapping):
                 raise PlanError(f"transfer number {position} is {show(entry)}; give an object")
@@ -192,13 +216,16 @@ class Plan:
             priorities[name] = _priority(name, entry["priority"])
             if "partition_bytes" in entry:
                 partition_bytes[name] = _partition_bytes(name, entry["partition_bytes"])
+            if "pieces" in entry:
+                pieces[name] = entry["pieces"]
             if "contribution_priority" in entry:
                 contributions[name] = entry["contribution_priority"]
             extra = {k: v for k, v in entry.items() if k not in _ENTRY_KEYS}
             if extra:
                 extras[name] = extra
         groups = data.get("groups")
-        return cls(data["algorithm"], priorities, data.get("metadata", {}), extras, partition_bytes, groups, contributions)
+        about = data.get("metadata", {})
+        return cls(data["algorithm"], priorities, about, extras, partition_bytes, groups, contributions, pieces)
 
     def save(self, path: str, open_fn: Callable[..., Any] = open) -> None:
         """Write the plan as JSON text. `open_fn(path, "w")` may open remote files.
@@ -235,6 +262,9 @@ def make_plan(dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = N
 def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int = 0) -> Plan:
     """Return the Plan of what an ordering returned for `dag`; a Decision's pieces come along, the rest is in the metadata.
 
+    Of messages comes along what `carried` says: their order, what is whole in one, and in which pieces the others leave.
+    Those of a preemptive decision do not: priorities and pieces of one size preempt on the wire.
+
     Raises PlanError for anything but one finite priority for every recv of the dag.
     """
     if not isinstance(priorities, Mapping):
@@ -251,6 +281,7 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
     pieces: dict[str, int] = {}
     groups: tuple[tuple[str, ...], ...] | None = None
     contributions: dict[str, float] = {}
+    parts: dict[str, tuple[Piece, ...]] = {}
     if isinstance(priorities, Decision):
         groups = priorities.groups if priorities.merges else None
         contributions = priorities.contributions
@@ -261,20 +292,27 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
         metadata["preemptive"] = priorities.preemptive
         if priorities.notes:
             metadata["notes"] = priorities.notes
-    return Plan(algorithm, in_file_order, metadata, {}, pieces, groups, contributions)
+        if priorities.messages and not priorities.preemptive:
+            sizes = {dag.ops[i].name: cost.size_bytes for i, cost in costs(dag, None).items()}
+            places, groups, parts = carried(priorities, sizes)
+            in_file_order = {name: places[name] for name in wanted}
+            pieces = dict.fromkeys(wanted, 0)
+    return Plan(algorithm, in_file_order, metadata, {}, pieces, groups, contributions, parts)
 
 
 def combined(
     algorithm: str,
     plans: Iterable[Plan],
     groups: Iterable[Sequence[str]],
-    pieces: Mapping[str, int],
+    partition_bytes: Mapping[str, int],
+    pieces: Mapping[str, tuple[Piece, ...]],
     metadata: Mapping[str, Any],
 ) -> Plan:
     """Return one Plan of several for different transfers.
 
-    `groups` take the place of theirs if one of them groups at all; a transfer stays in the first of several. `pieces` are
-    sizes that win over theirs. Raises PlanError for a name that none of them has.
+    `groups` take the place of theirs if one of them groups at all; a transfer stays in the first of several.
+    `partition_bytes` and `pieces` win over theirs; empty pieces take theirs away. Raises PlanError for a name that none of
+    them has.
     """
     listed = list(plans)
     taken: set[str] = set()
@@ -289,8 +327,13 @@ def combined(
         {name: value for plan in listed for name, value in plan.priorities.items()},
         metadata,
         {},
-        {**{name: size for plan in listed for name, size in plan.partition_bytes.items()}, **pieces},
+        {**{name: size for plan in listed for name, size in plan.partition_bytes.items()}, **partition_bytes},
         tuple(kept) if any(plan.groups is not None for plan in listed) else None,
+        pieces={
+            name: cut
+            for name, cut in {**{name: cut for plan in listed for name, cut in plan.pieces.items()}, **pieces}.items()
+            if cut
+        },
     )
 
 
@@ -304,6 +347,32 @@ def _partition_bytes(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0 or 0 < value < MIN_PARTITION_BYTES:
         raise PlanError(f"{what} is {show(value)}; give 0 (whole), or a whole number of {MIN_PARTITION_BYTES} or more")
     return value
+
+
+def _pieces(value: object, known: Mapping[str, float]) -> dict[str, tuple[Piece, ...]]:
+    if not isinstance(value, Mapping):
+        raise PlanError(f"the pieces are {show(value)}; give name -> list of [bytes, priority]")
+    result = {}
+    for name, pieces in value.items():
+        if name not in known:
+            raise PlanError(f"transfer {show(name)} has pieces and no priority; give it one")
+        what = f"the pieces of transfer {show(name)}"
+        if not isinstance(pieces, (list, tuple)) or len(pieces) < 2 or len(pieces) > MAX_CHUNKS:
+            raise PlanError(f"{what} are {show(pieces)}; give a list of 2 to {MAX_CHUNKS} pairs [bytes, priority]")
+        cut = []
+        for number, piece in enumerate(pieces):
+            if not isinstance(piece, (list, tuple)) or len(piece) != 2:
+                raise PlanError(f"{what} have {show(piece)}; give a pair [bytes, priority]")
+            size, priority = piece
+            fits = isinstance(size, int) and not isinstance(size, bool) and size >= MIN_PARTITION_BYTES
+            if not fits or (size % BLOCK_BYTES and number + 1 < len(pieces)):
+                raise PlanError(
+                    f"{what} have one of {show(size)} bytes; give {MIN_PARTITION_BYTES} or more, and of all but the last a "
+                    f"multiple of {BLOCK_BYTES}"
+                )
+            cut.append((size, _checks.number(priority, f"a priority in {what}", PlanError, signed=True)))
+        result[name] = tuple(cut)
+    return result
 
 
 def _groups(value: object, known: Mapping[str, float]) -> tuple[tuple[str, ...], ...] | None:

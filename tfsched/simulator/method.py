@@ -35,6 +35,8 @@ class Method:
       credit_bytes: bytes handed over and not yet released, 0 for no limit; None: what the ordering decides, else 1 MB.
       barrier: None for the cluster's.
       groups: parameters that travel as one message; empty: what the ordering decides.
+      as_sent: a planner's messages leave as a `Plan` carries them (`tfsched.ordering.carried`), and none is held back;
+        False: as they are planned.
       view: the DAG that the ordering sees, "pulls" (`Workload.pull_dag`) or "gradients" (`Workload.gradient_dag`). With ring
         all-reduce it is always "gradients", in phase "forward" always "pulls".
 
@@ -49,6 +51,7 @@ class Method:
     barrier: bool | None = None
     groups: tuple[tuple[str, ...], ...] = ()
     view: str = "pulls"
+    as_sent: bool = False
 
     def __post_init__(self) -> None:
         _checks.name(self.name, "a method's name", SimulatorError)

@@ -10,7 +10,8 @@ from tfsched._rules import bundles_of, chunk_bytes, chunks_of, exchange_bytes
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
-from tfsched.ordering.decision import Decision
+from tfsched.ordering.carried import carried
+from tfsched.ordering.decision import Decision, Message, Part
 from tfsched.ordering.servers import pushed_first
 
 from .cluster import Cluster
@@ -137,6 +138,8 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
             credit = 1  # one message at a time, as in `evaluate`: what has been handed over cannot be overtaken
     if cluster.all_reduces and policy == "tictac":
         policy = "bytescheduler"
+    if method.as_sent and decision is not None and decision.messages:
+        decision = _as_sent(decision, workload)
     # Names of the decision are those of transfers, of the method those of parameters.
     names = {name: i for i, name in enumerate(workload.link_names)}
     priorities = [
@@ -156,6 +159,33 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
             raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
     return Scheduled([pieces[i] for i in order], policy, credit, decision is not None, most_bytes)
+
+
+def _as_sent(decision: Decision, workload: Workload) -> Decision:
+    """The messages in which tfsched sends the planned ones: groups of whole recvs, and pieces; none is held back."""
+    if decision.preemptive:
+        return Decision(
+            decision,
+            partition_bytes=decision.partition_bytes,
+            credit_bytes=decision.credit_bytes,
+            groups=decision.groups if decision.merges else None,
+            policy=decision.policy,
+        )
+    sizes = {name: one.size_bytes for name, one in zip(workload.link_names, workload.parameters, strict=True)}
+    sent = carried(decision, sizes)
+    grouped = {name for group in sent.groups for name in group}
+    places: list[tuple[float, Message]] = []
+    for group in sent.groups:
+        parts = tuple(Part(name, sizes[name]) for name in group)
+        places.append((min(sent.priorities[name] for name in group), Message(parts)))
+    for name, priority in sent.priorities.items():
+        if name not in grouped:
+            cut = sent.pieces.get(name, ((sizes[name], priority),))
+            places += [(place, Message((Part(name, size),))) for size, place in cut]
+    places.sort(key=lambda item: item[0])
+    return Decision(
+        sent.priorities, credit_bytes=decision.credit_bytes, policy=decision.policy, messages=[m for _, m in places]
+    )
 
 
 Parts = list[tuple[int, int]]  # parameter, bytes

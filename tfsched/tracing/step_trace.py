@@ -201,20 +201,25 @@ class StepTrace:
         receivers = {self.links[name].rpartition(">")[2] for name in self.links.keys() - {push.sent.name for push in pushes}}
         plans = [planned(self.dag(receiver)) for receiver in self.receivers() if receiver in receivers]
         groups = [group for plan in plans for group in plan.groups or () if not others & {*group}]
-        pieces: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        pieces: dict[str, tuple[tuple[int, float], ...]] = {}
         by_link: dict[tuple[str, str], list[Push]] = {}
         for push in pushes:
             by_link.setdefault((push.sender, push.receiver), []).append(push)
+        priorities = {name: value for plan in plans for name, value in plan.priorities.items()}
         for link, mine in by_link.items():
             plan = planned(self._dag_of_pushes(mine, *link))
             for push in mine:
                 if push.sent.name in plan.partition_bytes:
-                    pieces.update(dict.fromkeys(push.pulls, plan.partition_bytes[push.sent.name]))
+                    sizes.update(dict.fromkeys(push.pulls, plan.partition_bytes[push.sent.name]))
+                for pull in push.pulls:  # in the push's pieces, and as urgent as the pull is
+                    cut = plan.pieces.get(push.sent.name, ())
+                    pieces[pull] = tuple((size, priorities[pull]) for size, _ in cut)
             plan = plan.renamed({push.sent.name: push.other_name for push in mine if push.other_name})
             for group in plan.groups or ():
                 groups += [group, tuple(name for push in mine if push.sent.name in group for name in push.pulls)]
             plans.append(plan)
-        return combined(algorithm, plans, groups, pieces, about)
+        return combined(algorithm, plans, groups, sizes, pieces, about)
 
     def _dag_of_pushes(self, pushes: Sequence[Push], sender: str, receiver: str) -> Dag:
         """What one task pushes to another one, as a chain of gradients."""

@@ -42,6 +42,7 @@ class PieceKernel : public OpKernel {
     OP_REQUIRES_OK(context, ShapeAttr(context, &shape_));
     OP_REQUIRES_OK(context, context->GetAttr("piece", &piece_));
     OP_REQUIRES_OK(context, context->GetAttr("pieces", &pieces_));
+    OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
     OP_REQUIRES_OK(context, context->GetAttr("update", &name_));
     OP_REQUIRES_OK(context, context->GetAttr("keys", &keys_));
     OP_REQUIRES_OK(context, ReadTransfers(context));
@@ -93,14 +94,14 @@ class PieceKernel : public OpKernel {
     for (size_t i = 0; i < std::min({names.size(), receivers.size(), ranks.size(), counts.size()}); ++i) {
       info.name = names[i] + "#" + std::to_string(piece_) + "/" + std::to_string(pieces_);
       info.receiver = receivers[i];
-      info.rank = ranks[i] + piece_;
+      info.rank = ranks[i];
       info.count = counts[i];
       infos_.push_back(std::make_shared<const TransferInfo>(info));
     }
     return absl::OkStatus();
   }
 
-  Chunks CutOf() const { return Chunks(shape_.num_elements(), tensorflow::DataTypeSize(dtype_), pieces_); }
+  Chunks CutOf() const { return Chunks(shape_.num_elements(), tensorflow::DataTypeSize(dtype_), pieces_, sizes_); }
 
   // Takes the values from which all chunks are made, and buffers for those that they make. Whole, if that cannot be: also
   // where there is no memory for them.
@@ -171,6 +172,7 @@ class PieceKernel : public OpKernel {
   TensorShape shape_;
   int piece_ = 0;
   int pieces_ = 0;
+  std::vector<int64_t> sizes_;  // of all chunks; empty: even
   std::string name_;
   std::vector<std::string> keys_;
   std::vector<std::shared_ptr<const TransferInfo>> infos_;  // by reader

@@ -12,6 +12,7 @@ REGISTER_OP("TfschedUpdatePiece")
     .Attr("shape: shape")
     .Attr("piece: int >= 0")
     .Attr("pieces: int >= 2")
+    .Attr("sizes: list(int) = []")
     .Attr("update: string")
     .Attr("R: int >= 1")
     .Attr("keys: list(string)")
@@ -35,7 +36,9 @@ shape: of the variable.
 piece: the chunk's number, of `pieces`.
 update: the name that all chunks of the update share.
 keys: the senders' names for the R readers of the variable, as in TfschedReadAhead.
-transfers: names of the transfers to the readers; their chunks are numbered as TfschedSplit does. So are ranks.
+sizes: bytes of all chunks; nothing if they are even.
+transfers: names of the transfers to the readers; their chunks are numbered as TfschedSplit does.
+ranks: of this chunk's transfers.
 values: for each reader the chunk, tagged; where sending ahead is not worth it, a marker and then nothing.
 )doc");
 

@@ -1,10 +1,13 @@
 // TfschedAgree, TfschedAllReduce and TfschedAllReduceIfAgreed, the kernels.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/barrier/background_steps.h"
+#include "cc/collective/layout.h"
 #include "cc/ops/barrier/async.h"
 #include "cc/ops/barrier/inputs.h"
 #include "cc/transport/all_reduce.h"
@@ -145,6 +148,18 @@ class AllReduceKernel : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("contribution_rank", &contribution_rank_));
     OP_REQUIRES_OK(context, context->GetAttr("count", &tag_.count));
     OP_REQUIRES_OK(context, context->GetAttr("credit_bytes", &tag_.credit_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("piece_elements", &spec_.piece_elements));
+    OP_REQUIRES_OK(context, context->GetAttr("piece_ranks", &piece_ranks_));
+    const std::vector<int64_t>& pieces = spec_.piece_elements;
+    OP_REQUIRES(
+        context,
+        pieces.size() == piece_ranks_.size() &&
+            (pieces.empty() || Layout::Fits(spec_.elements, SizeOf(spec_.type), pieces)) &&
+            std::all_of(piece_ranks_.begin(), piece_ranks_.end(), [](int rank) { return rank >= 0; }),
+        tensorflow::errors::InvalidArgument("tfsched: ", name(), " has ", spec_.elements, " elements, and its ",
+                                            pieces.size(), " pieces and ", piece_ranks_.size(),
+                                            " ranks do not fit them; give pieces that begin at multiples of 64 bytes "
+                                            "and add up to the tensor, each with a rank."));
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -170,6 +185,7 @@ class AllReduceKernel : public AsyncOpKernel {
     request.whole_bytes = whole_bytes_;
     request.tag = tag_;
     request.contribution_rank = contribution_rank_;
+    request.piece_ranks = piece_ranks_;
     request.input = context->input(0);
     request.output = *output;
     WithGroup(context, 1, done,
@@ -206,6 +222,7 @@ class AllReduceKernel : public AsyncOpKernel {
   int64_t element_ = 0;
   TransferInfo tag_;
   int contribution_rank_ = 0;
+  std::vector<int> piece_ranks_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("TfschedAgree").Device(tensorflow::DEVICE_CPU), AgreeKernel);

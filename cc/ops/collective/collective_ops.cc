@@ -47,6 +47,8 @@ REGISTER_OP("TfschedAllReduce")
     .Attr("contribution_rank: int >= 0")
     .Attr("count: int >= 1")
     .Attr("credit_bytes: int >= 0")
+    .Attr("piece_elements: list(int) = []")
+    .Attr("piece_ranks: list(int) = []")
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(UnchangedShape)
@@ -67,6 +69,8 @@ rank: its place in the order in which the step's tensors are sent; smaller goes 
 contribution_rank: the same of members' own values, where a combined segment follows them as a message of its own.
 count: how many tensors the step exchanges.
 credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
+piece_elements: elements of each piece; nothing if piece_bytes says how large they are.
+piece_ranks: as rank, of the messages of each of these pieces.
 )doc");
 
 REGISTER_OP("TfschedAllReduceIfAgreed")
@@ -89,6 +93,8 @@ REGISTER_OP("TfschedAllReduceIfAgreed")
     .Attr("contribution_rank: int >= 0")
     .Attr("count: int >= 1")
     .Attr("credit_bytes: int >= 0")
+    .Attr("piece_elements: list(int) = []")
+    .Attr("piece_ranks: list(int) = []")
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(UnchangedShape)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "cc/core/landing.h"
 #include "cc/transport/tagged_buffer.h"
@@ -18,24 +19,42 @@ namespace tfsched {
 // with what the split op does.
 constexpr int64_t kBlockBytes = Block::kAlignment;
 
-// How a tensor of so many elements is cut into so many chunks.
+// How a tensor of so many elements is cut into so many chunks: evenly, or into chunks of `sizes` bytes, if there are any.
 class Chunks {
  public:
-  Chunks(int64_t elements, int64_t element_bytes, int64_t chunks)
+  Chunks(int64_t elements, int64_t element_bytes, int64_t chunks, const std::vector<int64_t>& sizes = {})
       : elements_(elements),
         block_(element_bytes > 0 && kBlockBytes % element_bytes == 0 ? kBlockBytes / element_bytes : 0),
         blocks_(block_ == 0 ? 0 : (elements + block_ - 1) / block_),
-        chunks_(chunks) {}
+        chunks_(chunks),
+        possible_(block_ > 0 && blocks_ >= chunks) {
+    if (sizes.empty() || !possible_) return;
+    int64_t end_bytes = 0;
+    possible_ = static_cast<int64_t>(sizes.size()) == chunks;
+    for (const int64_t size : sizes) {
+      // The one behind the last begins at the tensor's end, wherever that is.
+      possible_ = possible_ && size > 0 && end_bytes % kBlockBytes == 0 && size <= elements * element_bytes - end_bytes;
+      if (!possible_) return;
+      begins_.push_back(end_bytes / element_bytes);
+      end_bytes += size;
+    }
+    possible_ = end_bytes == elements * element_bytes;
+  }
   // Whether it can be cut so; none of the chunks is empty then.
-  bool possible() const { return blocks_ >= chunks_; }
-  // The first element of a chunk; of the one behind the last: the number of elements.
-  int64_t begin(int64_t chunk) const { return std::min(elements_, chunk * blocks_ / chunks_ * block_); }
+  bool possible() const { return possible_; }
+  // The first element of a chunk; of the one behind the last: the number of elements. Only if it is possible.
+  int64_t begin(int64_t chunk) const {
+    if (!begins_.empty()) return chunk < chunks_ ? begins_[chunk] : elements_;
+    return std::min(elements_, chunk * blocks_ / chunks_ * block_);
+  }
 
  private:
   const int64_t elements_;
   const int64_t block_;  // in elements
   const int64_t blocks_;
   const int64_t chunks_;
+  bool possible_;
+  std::vector<int64_t> begins_;  // where chunks are not even
 };
 
 // Elements [begin, end) of `value` as a flat tensor that shares its bytes; `View(buffer, offset, size, args...)` sees them.

@@ -8,6 +8,7 @@ REGISTER_OP("TfschedMerge")
     .Attr("T: type")
     .Attr("N: int >= 1")
     .Attr("shape: shape")
+    .Attr("sizes: list(int) = []")
     .SetShapeFn(tfsched::OutputHasShapeAttr)
     .Doc(R"doc(
 The input of TfschedSplit from its chunks. The first step copies their bytes; from the second on they are received side by
@@ -15,4 +16,5 @@ side, and the whole is passed on without a copy. A first chunk that is followed 
 passed on as it is.
 
 shape: the tensor's shape, fully defined.
+sizes: of the split, for who updates variables chunk by chunk; the merge itself takes chunks as they are.
 )doc");

@@ -1,4 +1,5 @@
 // TfschedSplit, the kernel: one tagged view of the input's buffer for each chunk, moves no bytes.
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -33,9 +34,18 @@ class SplitKernel : public OpKernel {
     OP_REQUIRES(ctx, chunks <= std::numeric_limits<int>::max() - info.rank,
                 tensorflow::errors::InvalidArgument("tfsched: ", name(), " has the rank ", info.rank, " and ", chunks,
                                                     " chunks; ranks go up to ", std::numeric_limits<int>::max(), "."));
+    std::vector<int> ranks;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("sizes", &sizes_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("ranks", &ranks));
+    OP_REQUIRES(ctx,
+                (ranks.empty() || static_cast<int64_t>(ranks.size()) == chunks) &&
+                    std::all_of(ranks.begin(), ranks.end(), [](int rank) { return rank >= 0; }),
+                tensorflow::errors::InvalidArgument("tfsched: ", name(), " has ", chunks, " chunks and ", ranks.size(),
+                                                    " ranks; give each chunk one of 0 or more."));
     const std::string name = info.name;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       info.name = name + "#" + std::to_string(chunk) + "/" + std::to_string(chunks);
+      if (!ranks.empty()) info.rank = ranks[chunk];
       infos_.push_back(std::make_shared<const TransferInfo>(info));
       ++info.rank;
     }
@@ -44,7 +54,7 @@ class SplitKernel : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     Tensor value = ctx->input(0);
     const int64_t chunks = static_cast<int64_t>(infos_.size());
-    const Chunks cut(value.NumElements(), tensorflow::DataTypeSize(value.dtype()), chunks);
+    const Chunks cut(value.NumElements(), tensorflow::DataTypeSize(value.dtype()), chunks, sizes_);
     const bool flat = HasFlatBytes(value);
     if (flat && copy_) OP_REQUIRES_OK(ctx, TakeSnapshot(ctx, &value));
     if (!flat || chunks == 1 || !cut.possible() || value.shape() != shape_) {
@@ -63,6 +73,7 @@ class SplitKernel : public OpKernel {
  private:
   std::vector<std::shared_ptr<const TransferInfo>> infos_;
   TensorShape shape_;
+  std::vector<int64_t> sizes_;  // empty: even
   bool copy_ = false;
 };
 

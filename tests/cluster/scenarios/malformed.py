@@ -164,7 +164,8 @@ def draw(seed, definition, number):
             attrs["gradient"].i -= 1
         if "R" in attrs:
             for name, kind in (("keys", "s"), ("transfers", "s"), ("receivers", "s"), ("ranks", "i"), ("counts", "i")):
-                getattr(attrs[name].list, kind)[:] = [b"x" if kind == "s" else 1] * attrs["R"].i
+                if name in attrs:
+                    getattr(attrs[name].list, kind)[:] = [b"x" if kind == "s" else 1] * attrs["R"].i
     types = []
     for arg in definition.input_arg:
         if arg.type_list_attr:

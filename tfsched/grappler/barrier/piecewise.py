@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
@@ -97,14 +97,14 @@ class _Rewriter:
         if len(chunked) != 1 or types[chunked[0]] not in _TYPES or types[0] != types_pb2.DT_RESOURCE:
             return False
         gradient = chunked[0]
-        shape, pieces = _size(next(iter(merges.values())))
-        if any(_size(merge) != (shape, pieces) for merge in merges.values()) or pieces < 2:
+        size = _size(next(iter(merges.values())))
+        if any(_size(merge) != size for merge in merges.values()) or size.pieces < 2:
             return False
         # TensorFlow's kernels go through a tensor in packets of up to BLOCK_BYTES and treat the rest one by one, which may
         # round differently. Where the tensor ends with a block, each element is in a packet whole or cut.
-        if math.prod(shape) * ELEMENT_BYTES[types[gradient]] % BLOCK_BYTES:
+        if math.prod(size.shape) * ELEMENT_BYTES[types[gradient]] % BLOCK_BYTES:
             return False
-        readers = self._readers(update, tensors[0], (shape, pieces), types[gradient])
+        readers = self._readers(update, tensors[0], size, types[gradient])
         if not readers:
             return False
         self._replace(update, types, gradient, readers, next(iter(merges.values())))
@@ -129,7 +129,7 @@ class _Rewriter:
         node = self.nodes[split_input(text)[0]]
         return node.op == "Const" and not node.attr["value"].tensor.tensor_shape.dim
 
-    def _readers(self, update: Any, handle: str, size: tuple[tuple[int, ...], int], dtype: int) -> list[_Reader]:
+    def _readers(self, update: Any, handle: str, size: _Size, dtype: int) -> list[_Reader]:
         """Those to whom the update's result is sent ahead in the same chunks; none if any has it in another way."""
         readers = []
         for ahead in self.followers.get(update.name, []):
@@ -149,7 +149,8 @@ class _Rewriter:
         controls = [text for text in update.input if text.startswith("^")]
         after = [text for text in update.input[len(types) :] if not text.startswith("^")]
         pieces = merge.attr["N"].i
-        name = f"{self.prefix}update/{update.name}/{digest(repr((pieces, [r.split.name for r in readers])).encode())}"
+        what = (_size(merge), [r.split.name for r in readers])
+        name = f"{self.prefix}update/{update.name}/{digest(repr(what).encode())}"
         made = []
         for piece in range(pieces):
             node = self.body.node.add(op=PIECE_OP, device=update.device, name=f"{name}/{piece}")
@@ -158,6 +159,8 @@ class _Rewriter:
             self._describe(node, update, types, gradient, readers, merge, name)
             node.attr["T"].type = types[gradient]
             node.attr["piece"].i = piece
+            if "sizes" in merge.attr:
+                node.attr["sizes"].CopyFrom(merge.attr["sizes"])
             node.attr["R"].i = len(readers)
             first = readers[0].split
             node.attr["policy"].CopyFrom(first.attr["policy"])
@@ -165,7 +168,8 @@ class _Rewriter:
             for reader in readers:
                 node.attr["transfers"].list.s.append(reader.split.attr["transfer"].s)
                 node.attr["receivers"].list.s.append(reader.split.attr["receiver"].s)
-                node.attr["ranks"].list.i.append(reader.split.attr["rank"].i)
+                ranks = reader.split.attr["ranks"].list.i if "ranks" in reader.split.attr else ()
+                node.attr["ranks"].list.i.append(ranks[piece] if ranks else reader.split.attr["rank"].i + piece)
                 node.attr["counts"].list.i.append(reader.split.attr["count"].i)
             made.append(node)
         whole = self.body.node.add(op=FROM_PIECES_OP, device=update.device, name=name)
@@ -228,6 +232,15 @@ class _Rewriter:
         self.body.node.extend(kept.node)
 
 
-def _size(node: Any) -> tuple[tuple[int, ...], int]:
-    """Shape and number of chunks of a split or merge."""
-    return tuple(dim.size for dim in node.attr["shape"].shape.dim), node.attr["N"].i
+class _Size(NamedTuple):
+    """How a split or merge cuts: the tensor's shape, the number of chunks, and their bytes if they are not even."""
+
+    shape: tuple[int, ...]
+    pieces: int
+    sizes: tuple[int, ...]
+
+
+def _size(node: Any) -> _Size:
+    shape = tuple(dim.size for dim in node.attr["shape"].shape.dim)
+    sizes = tuple(node.attr["sizes"].list.i) if "sizes" in node.attr else ()
+    return _Size(shape, node.attr["N"].i, sizes)

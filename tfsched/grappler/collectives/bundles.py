@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from tfsched._options import Options
 from tfsched._rules import BUNDLE_BYTES, SMALL_BYTES, exchange_bytes
@@ -24,6 +25,7 @@ class Bundle:
       elements: how many its members have together.
       piece_bytes: of how many bytes its pieces are at most.
       rank: how many bundles are more urgent; that of the first half of its exchange is ``first_rank``.
+      pieces: elements and rank of each piece, where a plan has them of several sizes.
     """
 
     pack: int
@@ -32,6 +34,7 @@ class Bundle:
     piece_bytes: int = 0
     rank: int = 0
     first_rank: int = 0
+    pieces: tuple[tuple[int, int], ...] = ()
 
 
 def piece_bytes(options: Options, pack: Pack) -> int:
@@ -65,8 +68,41 @@ def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options
         for bundle in bundles:
             if bundle.pack == number:
                 bundle.piece_bytes = _pieces_of(bundle, size, orders, default)
-    _rank(bundles, orders)
+    cuts = _cuts(view, packs, bundles, orders)
+    if cuts:
+        _rank_pieces(bundles, orders, cuts)
+    else:
+        _rank(bundles, orders)
     return bundles
+
+
+def _cuts(
+    view: GraphView, packs: Sequence[Pack], bundles: Sequence[Bundle], orders: Orders
+) -> dict[int, list[tuple[int, float]]]:
+    """Number of a bundle -> elements and priority of its pieces: of what is alone, and as large as it was planned."""
+    found = {}
+    for number, bundle in enumerate(bundles):
+        cut = orders.cuts.get((bundle.pack, bundle.members[0]), ())
+        size = TYPES[view.nodes[packs[bundle.pack].reduce].attr["T"].type]
+        if len(bundle.members) == 1 and cut and sum(one for one, _ in cut) == bundle.elements * size:
+            found[number] = [(one // size, priority) for one, priority in cut]
+    return found
+
+
+def _rank_pieces(bundles: Sequence[Bundle], orders: Orders, cuts: Mapping[int, Sequence[tuple[int, float]]]) -> None:
+    """Numbers bundles and pieces by the plan's priorities; what it does not name comes last, in the order of places."""
+    keys: list[tuple[float, int, int, int]] = []  # priority, place, bundle, piece
+    for number, bundle in enumerate(bundles):
+        mine = [(bundle.pack, member) for member in bundle.members]
+        place = min(orders.places[key] for key in mine)
+        own = min(orders.planned.get(key, math.inf) for key in mine)
+        keys += [(one, place, number, piece) for piece, (_, one) in enumerate(cuts.get(number, [(0, own)]))]
+    rank_of = {(number, piece): rank for rank, (_, _, number, piece) in enumerate(sorted(keys))}
+    for number, bundle in enumerate(bundles):
+        ranks = [rank_of[number, piece] for piece in range(len(cuts.get(number, "x")))]
+        bundle.rank = bundle.first_rank = min(ranks)
+        if number in cuts:
+            bundle.pieces = tuple((size, rank) for (size, _), rank in zip(cuts[number], ranks, strict=True))
 
 
 def _pieces_of(bundle: Bundle, element_bytes: int, orders: Orders, default: int) -> int:

@@ -89,7 +89,7 @@ def schedule_all_reduces(
     orders = decide(view, packs, options, plan)
     bundles = make_bundles(view, packs, orders, options)
     replaced = {pack.reduce for pack in packs}
-    ranks = 1 + max(bundle.rank for bundle in bundles)
+    ranks = 1 + max(rank for bundle in bundles for rank in (bundle.rank, *(rank for _, rank in bundle.pieces)))
     for number, pack in enumerate(packs):
         if movable:
             _wait_for_hand_over(view, pack.reduce)
@@ -202,6 +202,8 @@ class _Rewrite:
             count=self.count,
             credit_bytes=self.options.credit_bytes,
         )
+        for name, values in zip(("piece_elements", "piece_ranks"), zip(*bundle.pieces, strict=True), strict=False):
+            self.view.graph.node[-1].attr[name].list.i.extend(values)
         note(self.view.graph.node[-1], self.view, self.pack, bundle, self.orders)
         return reduced
 
@@ -263,7 +265,7 @@ class _Rewrite:
         """What all members have to have in common to exchange the pack, and what is good to have in common."""
         attr = self.node.attr
         counts = [element.elements for element in self.pack.elements]
-        sizes = [([counts[member] for member in bundle.members], bundle.piece_bytes) for bundle in self.bundles]
+        sizes = [([counts[member] for member in one.members], one.piece_bytes, one.pieces) for one in self.bundles]
         ranks = [(bundle.rank, bundle.first_rank) for bundle in self.bundles]
         words = {
             "type": types_pb2.DataType.Name(self.dtype),

@@ -39,6 +39,8 @@ class Orders:
       groups: element -> what it is sent with; whoever is in none is joined by its size.
       pieces: element -> the bytes of its pieces, 0 for whole; who has none has the options'.
       uses: element -> the first use of its variable.
+      cuts: element -> bytes and priority of each of its pieces, where a plan has them of several sizes.
+      planned: element -> its priority in the plan, where that has it.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Orders:
     groups: dict[Key, str]
     pieces: dict[Key, int]
     uses: dict[Key, urgency.Use | None]
+    cuts: dict[Key, tuple[tuple[int, float], ...]] = dataclasses.field(default_factory=dict)
+    planned: dict[Key, float] = dataclasses.field(default_factory=dict)
 
 
 def decide(view: GraphView, packs: Sequence[Pack], options: Options, plan: Plan | None) -> Orders:
@@ -64,6 +68,7 @@ def decide(view: GraphView, packs: Sequence[Pack], options: Options, plan: Plan 
     planned: dict[Key, float] = {}
     if plan is not None:
         planned = {key: value for key, name in names.items() if (value := plan.priority_of(name)) is not None}
+    orders.planned = planned
     if planned and plan is not None:
         orders.name = f"{plan.algorithm}:{digest(repr(plan.to_json()['transfers']).encode())}"
         _take_over(orders, plan, planned)
@@ -102,6 +107,8 @@ def _take_over(orders: Orders, plan: Plan, planned: Mapping[Key, float]) -> None
             orders.groups[key] = group_of.get(name, name)
         if (size := plan.partition_bytes_of(name)) is not None:
             orders.pieces[key] = size
+        if cut := plan.pieces_of(name):
+            orders.cuts[key] = cut
         if name in plan.contributions:
             orders.first[key] = plan.contributions[name]
 

@@ -80,17 +80,28 @@ class Cutter:
             self._decided[key] = self._decide(transfer)
         return self._decided[key]
 
+    def priority(self, transfer: Transfer) -> float | None:
+        """The transfer's priority in the plan; None if it has none."""
+        return None if self._plan is None else self._plan.priority_of(transfer.plan_name(self._view))
+
     def _decide(self, transfer: Transfer) -> Cut | None:
         partition_bytes = self._options.partition_bytes
+        pieces: tuple[tuple[int, float], ...] = ()
         if self._plan is not None:
+            pieces = self._plan.pieces_of(transfer.plan_name(self._view))
             planned = self._plan.partition_bytes_of(transfer.plan_name(self._view))
             partition_bytes = partition_bytes if planned is None else planned
-        if partition_bytes == 0:
+        if partition_bytes == 0 and not pieces:
             return None
         shape = self._shapes.of_transfer(transfer)
         element_bytes = ELEMENT_BYTES.get(transfer.dtype)
         chunks = 0
         if shape is not None and element_bytes is not None:
+            if pieces and sum(size for size, _ in pieces) == math.prod(shape) * element_bytes:
+                if not self._reason(transfer, shape):
+                    return Cut(len(pieces), shape, tuple(size for size, _ in pieces), tuple(one for _, one in pieces))
+            elif partition_bytes == 0:  # planned for another size: whole
+                return None
             chunks = chunks_of(math.prod(shape) * element_bytes, partition_bytes)
             if chunks == 1:
                 return None
@@ -122,14 +133,16 @@ def insert_chunks(view: GraphView, ranked: Sequence[Ranked], options: Options) -
                                         │           └────────── 2 ──┼──────►┘
                                         └──► local consumer
 
-    The split stands on the sender's device and tags its outputs with ranks that follow one another, so each chunk is a
-    transfer of its own to the scheduler. The merge stands where the consumers are, or on the CPU beside them if they are on
-    another kind of device: TensorFlow then copies the whole tensor there.
+    The split stands on the sender's device and tags its outputs with ranks: those of a plan's pieces, or such that follow
+    one another. So each chunk is a transfer of its own to the scheduler. The merge stands where the consumers are, or on the
+    CPU beside them if they are on another kind of device: TensorFlow then copies the whole tensor there.
     """
     for one in ranked:
         if one.cut is None:
             continue
         split = add_sender(view, one, options, SPLIT_OP, "tfsched/split/")
+        if one.ranks:
+            split.attr["ranks"].list.i.extend(one.ranks)
         merge = view.graph.node.add()
         merge.name = unused_name(view, "tfsched/merge/", one.transfer)
         merge.op = MERGE_OP
@@ -139,6 +152,8 @@ def insert_chunks(view: GraphView, ranked: Sequence[Ranked], options: Options) -
         merge.input.extend(split.name if chunk == 0 else f"{split.name}:{chunk}" for chunk in range(one.cut.chunks))
         for node in (split, merge):
             node.attr["N"].i = one.cut.chunks
+            if one.cut.sizes:
+                node.attr["sizes"].list.i.extend(one.cut.sizes)
             for size in one.cut.shape:
                 node.attr["shape"].shape.dim.add().size = size
         redirect(view, one, merge.name)

@@ -117,7 +117,8 @@ def tag_pushes(
     transfers = [one for one in find_transfers(view, needed) if capable is None or one.sender in capable]
     groups = find_pushes(view, needed, transfers, variable_ranks, plan)
     groups.update(_values_ahead(view, transfers, variable_ranks))
-    ranked = ranks.number(groups.values(), partition.Cutter(view, options, plan, (), capable).cut)
+    cutter = partition.Cutter(view, options, plan, (), capable)
+    ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
     proxies.insert_proxies(view, ranked, options)
     partition.insert_chunks(view, ranked, options)
     return ranked

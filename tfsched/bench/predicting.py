@@ -1,0 +1,161 @@
+"""What the simulator predicts for the settings of a run, from what the run has measured of its parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfsched.bench.errors import BenchError
+from tfsched.bench.models import perceptron_of
+from tfsched.bench.settings import ALL_REDUCING, find_settings
+from tfsched.bench.simulated import method_of
+
+if TYPE_CHECKING:
+    from tfsched.simulator import Cluster, Workload
+
+ITERATIONS = 30
+# Of a link's nominal bandwidth, behind TCP's, IP's and Ethernet's headers, where TCP alone was not measured.
+PAYLOAD = 1448 / 1514
+# A profile's gradients may differ from the model's by so much, as biases that a library counts elsewhere.
+_TOLERANCE = 0.02
+# The 95th percentile of a normal distribution, in standard deviations.
+_P95 = 1.645
+
+
+def predict(result: Mapping[str, Any], trace: Any = None, iterations: int = ITERATIONS) -> dict[str, float]:
+    """Return setting -> predicted median step in seconds; stock TensorFlow's all-reduce is not simulated.
+
+    The simulator gets what computing alone takes, how fast bytes move alone, and how much longer computing takes while the
+    links are busy (`beside_s`); nothing is fitted to the steps that it predicts.
+
+    Args:
+      result: of a model and a number of workers, from `report.build_result`.
+      trace: a `tfsched.StepTrace` of steps that keep the barrier, with parameter servers only: the graph and its ops' times.
+        All-reduces take the layers of the model's built-in profile.
+      iterations: simulated steps.
+
+    Raises:
+      BenchError: there is no profile of the model, no limited link, or no trace.
+    """
+    all_reducing = result["api"] in ALL_REDUCING
+    made = _all_reducing(result) if all_reducing else _with_servers(result, trace)
+    predicted = {}
+    for setting in find_settings(list(result["settings"])):
+        if all_reducing and setting.options is None:
+            continue
+        predicted[setting.name] = _step_s(*made, method_of(setting, all_reducing), iterations)
+    return predicted
+
+
+def add_to(result: dict[str, Any], trace: Any = None) -> None:
+    """Write `predicted_s` and `prediction_error` (0.01: predicted 1 % longer than measured) to each setting of `result`.
+
+    What cannot be predicted has None, and a note says why.
+    """
+    try:
+        predicted = predict(result, trace)
+    except BenchError as error:
+        predicted = {}
+        result["notes"] = [*result.get("notes", []), f"no prediction: {error}"]
+    for name, setting in result["settings"].items():
+        step_s = predicted.get(name)
+        setting["predicted_s"] = step_s
+        setting["prediction_error"] = None if step_s is None else step_s / setting["median_s"] - 1.0
+
+
+def _step_s(workload: Workload, cluster: Cluster, method: Any, iterations: int) -> float:
+    from tfsched.simulator import simulate
+
+    # Across the barrier servers update piece by piece, as soon as a piece of all workers is there.
+    if cluster.architecture == "ps" and method.barrier is False and method.partition_bytes:
+        cluster = dataclasses.replace(cluster, updates="piece")
+    return simulate(workload, cluster, method, iterations=iterations, seed=1).median_us / 1e6
+
+
+def _contention(bounds: Mapping[str, Any]) -> float:
+    return max(1.0, (bounds.get("beside_s") or 0.0) / bounds["compute_s"])
+
+
+def _drift(result: Mapping[str, Any]) -> dict[str, Any]:
+    """How much the steps of several workers vary, from the spread of computing alone."""
+    spread = result["bounds"]["compute_p95_over_p50"] - 1.0
+    if result["workers"] < 2 or spread <= 0.0:
+        return {}
+    return {"straggler": "normal", "straggler_scale": spread / _P95}
+
+
+def _all_reducing(result: Mapping[str, Any]) -> tuple[Workload, Cluster]:
+    from tfsched.ordering.layers import LayerTable
+    from tfsched.simulator import Cluster, Workload
+
+    bounds, workers = result["bounds"], result["workers"]
+    if result["bandwidth_bps"] is None:
+        raise BenchError("the links have no limit; give --bandwidth")
+    table = _layers_of(result["model"], result["gradient_bytes"])
+    scale = bounds["compute_s"] * 1e6 / (table.forward_us + table.backward_us)
+    rows = [row._replace(forward_us=row.forward_us * scale, backward_us=row.backward_us * scale) for row in table]
+    tcp_s, closed_form_s = bounds.get("tcp_s"), bounds.get("closed_form_s")
+    share = PAYLOAD if tcp_s is None or closed_form_s is None else closed_form_s / tcp_s
+    cluster = Cluster(
+        workers=workers,
+        architecture="allreduce",
+        bandwidth_bps=result["bandwidth_bps"] * share,
+        contention=_contention(bounds),
+        **_drift(result),
+    )
+    return Workload.from_layers(LayerTable(rows)), cluster
+
+
+def _layers_of(model: str, gradient_bytes: int) -> Any:
+    """The layers of a model as a table, whose times are right relative to each other."""
+    from tfsched.ordering.layers import Layer, LayerTable
+    from tfsched.simulator import profiles
+
+    sized = perceptron_of(model)
+    if sized is not None:
+        layers, width = sized
+        return LayerTable([Layer(f"layer{index}", 1.0, 2.0, 4 * width * width) for index in range(layers)])
+    try:
+        table = profiles.load(model)
+    except profiles.ProfileError:
+        raise BenchError(f"there is no built-in profile of model {model!r}") from None
+    known_bytes = sum(layer.parameter_bytes for layer in table)
+    if abs(known_bytes - gradient_bytes) > _TOLERANCE * gradient_bytes:
+        raise BenchError(
+            f"the built-in profile of model {model!r} has {known_bytes / 1e6:.0f} MB and its gradients here have "
+            f"{gradient_bytes / 1e6:.0f} MB"
+        )
+    return table
+
+
+def _with_servers(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Cluster]:
+    from tfsched.simulator import Cluster, SimulatorError, methods, simulate, workload_of_trace
+
+    if trace is None:
+        raise BenchError("it needs a traced step of a session that keeps the barrier; add vanilla to --settings")
+    bounds, workers, servers = result["bounds"], result["workers"], result["ps"]
+    try:
+        workload = workload_of_trace(trace, phase=result["phase"])
+    except SimulatorError as error:
+        raise BenchError(str(error)) from None
+    endless = Cluster(bandwidth_bps=1e15, servers=servers)
+    alone_us = simulate(workload, endless, methods()["tio"], iterations=1, warmup=1).median_us
+    factor = bounds["compute_s"] * 1e6 / alone_us
+    workload = dataclasses.replace(
+        workload, ops=tuple(dataclasses.replace(op, time_us=op.time_us * factor) for op in workload.ops)
+    )
+    # The link that carries most: a worker's, or that of the server with most bytes, to all workers.
+    by_server: dict[int, int] = {}
+    for one in workload.parameters:
+        if one.pulled:
+            by_server[one.server or 0] = by_server.get(one.server or 0, 0) + one.size_bytes
+    most_bytes = max(sum(by_server.values()), workers * max(by_server.values()))
+    cluster = Cluster(
+        workers=workers,
+        servers=servers,
+        bandwidth_bps=most_bytes * 8 / bounds.get("pull_s", bounds["communication_s"]),
+        contention=_contention(bounds),
+        **_drift(result),
+    )
+    return workload, cluster
