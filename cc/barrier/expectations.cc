@@ -107,6 +107,19 @@ bool Expectations::Idle(int64_t waits) {
   return true;
 }
 
+bool Expectations::Settled(const Reader& reader, const std::vector<std::string>& keys) {
+  const MutexLock lock(&mu_);
+  for (const std::string& key : keys) {
+    const auto it = entries_.find(key);
+    if (it == entries_.end()) continue;
+    for (const auto& ticket : it->second.tickets) {
+      if (Holds(ticket.second, reader)) return false;
+    }
+  }
+  waits_ += static_cast<int64_t>(keys.size());
+  return true;
+}
+
 std::vector<Expectations::Doubt> Expectations::Wait(const Reader& reader, const std::string& key,
                                                     std::shared_ptr<WaitWaiter> waiter) {
   {

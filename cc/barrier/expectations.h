@@ -80,6 +80,9 @@ class Expectations {
   // Whether no ticket of any key is outstanding; counts that as so many waits if it is so.
   bool Idle(int64_t waits);
 
+  // Whether a Wait for each of the keys would be over at once; counts that as so many waits if it is so.
+  bool Settled(const Reader& reader, const std::vector<std::string>& keys);
+
   // Calls `waiter` when no ticket of the key is left that is outstanding now and that the reader has to see: its own, and
   // those of others in its scope. Of what is given back the caller has to find out whether it has returned.
   std::vector<Doubt> Wait(const Reader& reader, const std::string& key, std::shared_ptr<WaitWaiter> waiter);

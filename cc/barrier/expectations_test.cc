@@ -65,6 +65,24 @@ TEST(Expectations, WaitsForItsOwnKeyAndClient) {
   ExpectEmpty(expectations);
 }
 
+TEST(Expectations, SettledIsWhereAWaitWouldBeOverAtOnce) {
+  Expectations expectations;
+  expectations.Expect("c", {"v", "w"}, 1, /*shared=*/false);
+  const Expectations::Reader own{"c", Expectations::Scope::kClose};
+  EXPECT_TRUE(expectations.Settled(own, {"x"}));
+  EXPECT_FALSE(expectations.Settled(own, {"x", "w"}));
+  EXPECT_TRUE(expectations.Settled({"d", Expectations::Scope::kAll}, {"v", "w"})) << "nobody else waits for these";
+  EXPECT_EQ(expectations.counters().waits, 3) << "one that is not settled is counted when it waits";
+  expectations.Complete("w", 1);
+  EXPECT_TRUE(expectations.Settled(own, {"w"}));
+  EXPECT_FALSE(expectations.Settled(own, {"v"}));
+  expectations.Expect("d@h", {"x"}, 2);
+  EXPECT_FALSE(expectations.Settled({"", Expectations::Scope::kAll}, {"x"})) << "its home has to be asked";
+  expectations.EndToken(1);
+  expectations.EndToken(2);
+  ExpectEmpty(expectations);
+}
+
 TEST(Expectations, DoesNotWaitForWhatIsExpectedLater) {
   Expectations expectations;
   expectations.Expect("c", {"w"}, 1);

@@ -122,3 +122,18 @@ def test_only_the_threads_that_compute_are_on_the_cores_for_computing():
                     )
                     places[kind] |= os.sched_getaffinity(int(thread.name))
     assert places == {"ps0": network, "worker0": network, "computing": computing}
+
+
+def test_the_threads_that_work_in_the_background_of_a_step_are_not_on_the_cores_for_computing():
+    network, _ = pinning.halves(os.sched_getaffinity(0))
+    with Cluster(1, 1, Link("none", None), (STOCK, TFSCHED), 1, 2, timeout_s=90, apart=True) as cluster:
+        cluster.call(do="build", graph="step", model="toy", phase="train", batch=1, seed=0)
+        cluster.call(do="open", session="crossing", graph="step", protocol=TFSCHED, options={"barrier": False})
+        for _ in range(2):  # the first call starts the threads, the second one pins them
+            cluster.call(do="run", session="crossing", fetch="step", count=3)
+        places = []
+        for thread in pathlib.Path(f"/proc/{cluster.pid('worker0')}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if (thread / "comm").read_text().strip() == "tf_tfsched_back":
+                    places.append(os.sched_getaffinity(int(thread.name)))
+    assert places and all(place == network for place in places)

@@ -29,11 +29,15 @@ using tensorflow::DeviceNameUtils;
 
 constexpr int kBackgroundThreads = 4;
 
+// TensorFlow puts "tf_" in front. Linux refuses a name of more than 15 characters, and the threads would keep that of the
+// thread that made them, as if they were the step's own.
+constexpr char kBackgroundName[] = "tfsched_back";
+
 // The threads on which the background function runs at home. Not the step's: where that computes on all of its threads, the
 // background function would not get to send what the step has put until the step is over.
 tensorflow::thread::ThreadPool* BackgroundPool(tensorflow::Env* env) {
   static PerProcess<tensorflow::thread::ThreadPool> pool;
-  return &pool.Get([env] { return new tensorflow::thread::ThreadPool(env, "tfsched_background", kBackgroundThreads); });
+  return &pool.Get([env] { return new tensorflow::thread::ThreadPool(env, kBackgroundName, kBackgroundThreads); });
 }
 
 // "/job:ps/replica:0/task:1" of a device; "" if the name does not say which task.
