@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tfsched.bench import BenchConfig, BenchError, run
+from tfsched.bench import BenchConfig, BenchError, run, task
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.command import trace_model
 from tfsched.bench.links import Link
@@ -257,3 +257,14 @@ def test_a_trace_across_the_barrier_has_background_pushes():
     sends = [row for step in trace.steps for row in step.sends]
     pushed = [row for row in sends if in_background(row) and direction(row["from"], row["to"]) == "push"]
     assert sum(row["bytes"] for row in pushed) >= len(trace.steps) * 3 * 256 * 256 * 4
+
+
+def test_a_failure_in_a_function_is_told_by_its_reason():
+    """TensorFlow tells where the program has made the op, line by line, before it says what was wrong."""
+    told = (
+        "Graph execution error:\n\nDetected at node Gather defined at (most recent call last):\n"
+        '  File "<frozen runpy>", line 198, in _run_module_as_main\n\n'
+        '  File "train.py", line 12, in step\n\nindices = 7 is not in [0, 3)\n\t [[{{node Gather}}]] [Op:__inference_step_9]'
+    )
+    sentence = task._sentence("worker 0", ValueError(told))
+    assert sentence == "worker 0 could not go on (ValueError): indices = 7 is not in [0, 3)"

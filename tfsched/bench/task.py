@@ -133,9 +133,9 @@ def _serve(requests: IO[str], answers: IO[str]) -> Any:
 def _sentence(name: str, error: Exception) -> str:
     if isinstance(error, BenchError):
         return str(error)
-    # TensorFlow's messages begin with a heading and end with the graph's history.
-    lines = [line.strip() for line in str(error).splitlines() if not line.rstrip().endswith(":")]
-    reason = next(filter(None, lines), repr(error))
+    # TensorFlow's messages begin with headings and the place in the program, and end with the graph's history.
+    lines = [line.strip() for line in str(error).splitlines()]
+    reason = next((line for line in lines if line and not line.endswith(":") and not line.startswith('File "')), repr(error))
     return f"{name} could not go on ({type(error).__name__}): {reason}"
 
 
