@@ -61,7 +61,9 @@ def number(
     ranked: list[Ranked] = []
     for group in groups:
         cuts = [cut(transfer) for transfer in group]
-        if any(one is not None and len(set(one.priorities)) > 1 for one in cuts):
+        if any(
+            one is not None and {*one.priorities} - {priority(transfer)} for transfer, one in zip(group, cuts, strict=True)
+        ):
             ranked += _interleaved(group, cuts, priority)
             continue
         sizes = [1 if one is None else one.chunks for one in cuts]
