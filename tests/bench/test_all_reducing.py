@@ -65,7 +65,7 @@ def test_stock_workers_and_tfscheds_take_turns_in_all_reducing_alone():
 
 
 def test_predictions_stand_beside_what_was_measured(capsys):
-    settings = ["vanilla", "tio", "tio:barrier=false"]
+    settings = ["vanilla", "tio", "tio:barrier=false", "optimal:barrier=false"]
     given = {"models": ["mlp4x256"], "link": "emulated", "bandwidth": "50mbit", "settings": settings, "predict": True}
     result = run(toy(**given, steps=2, block=2))
     assert result["bounds"]["beside_s"] > 0

@@ -1,11 +1,31 @@
 """What the simulator predicts from the parts of a run that were measured alone."""
 
+import json
+
 import pytest
 
 from tfsched.bench import BenchConfig, BenchError, predicting, run
+from tfsched.ordering import AllReduce, exchange_dag, make_plan
 
 PLANNERS = ("pace", "mg-wfbp", "us-byte", "buckets", "optimal", "prophet-plan")
 NAMES = ("tio", "fifo", "p3", *PLANNERS, "tio:barrier=false", "fifo:barrier=false", "dear:barrier=false")
+
+
+class Trace:
+    """What is read of a trace of all-reduces: 24 layers, whose backward pass takes twice the forward pass."""
+
+    exchanges = ("some",)
+
+    def receivers(self):
+        return ["all-reduce"]
+
+    def dag(self, receiver, bandwidth_bps=None):
+        del receiver
+        gradients = [AllReduce(f"layer{i}", 4_000_000, 14e3 * (24 + 2 * (24 - i)), 14e3 * i) for i in reversed(range(24))]
+        return exchange_dag(gradients, bandwidth_bps)
+
+
+TRACE = Trace()
 
 
 def measured(workers=2, **changes):
@@ -19,7 +39,7 @@ def measured(workers=2, **changes):
 @pytest.mark.parametrize("workers", [2, 3])
 def test_all_reduced_steps_are_predicted_between_their_bounds(workers):
     result = measured(workers)
-    predicted = predicting.predict(result, iterations=2)
+    predicted = predicting.predict(result, TRACE, iterations=2)
     assert set(predicted) == set(NAMES)
     tcp_s = result["bounds"]["tcp_s"]
     for step_s in predicted.values():
@@ -35,31 +55,31 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
     result = measured()
     slower = measured()
     slower["bounds"]["beside_s"] = 1.2
-    before, after = (predicting.predict(one, iterations=2) for one in (result, slower))
+    before, after = (predicting.predict(one, TRACE, iterations=2) for one in (result, slower))
     assert all(0.999 * before[name] < after[name] < 1.21 * before[name] for name in NAMES)
     assert after["tio:barrier=false"] > 1.1 * before["tio:barrier=false"]
 
 
-def test_models_without_a_profile_that_fits_are_not_predicted():
-    for changes, message in (
-        ({"model": "toy"}, "there is no built-in profile of model 'toy'"),
-        (
-            {"gradient_bytes": 90_000_000},
-            "the built-in profile of model 'mlp24' has 96 MB and its gradients here have 90 MB",
-        ),
-        ({"bandwidth_bps": None}, "the links have no limit"),
-    ):
-        with pytest.raises(BenchError, match=message):
-            predicting.predict(measured(**changes))
-    result = measured(model="toy")
+def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
+    with pytest.raises(BenchError, match="the links have no limit"):
+        predicting.predict(measured(bandwidth_bps=None), TRACE)
+    result = measured()
     predicting.add_to(result)
-    assert result["notes"] == ["no prediction: there is no built-in profile of model 'toy'"]
+    assert result["notes"][0].startswith("no prediction: it needs a traced step")
     assert all(row["predicted_s"] is None and row["prediction_error"] is None for row in result["settings"].values())
 
 
-def test_perceptrons_of_any_size_need_no_profile():
-    sized = predicting.predict(measured(model="mlp24x1000"), iterations=2)
-    assert sized == pytest.approx(predicting.predict(measured(), iterations=2), rel=0.02)
+def test_a_setting_with_a_plan_is_predicted_by_that_plan():
+    result = measured()
+    names = ["optimal:barrier=false", "buckets:barrier=false"]
+    result["settings"] = {name: {"median_s": 1.5} for name in names}
+    dag = TRACE.dag("all-reduce", 1e9)
+    best, worst = (make_plan(dag, name).to_json() for name in ("optimal", "layer"))
+    for transfer in worst["transfers"]:
+        transfer["priority"] = -transfer["priority"]
+    plans = {names[0]: json.dumps(best), names[1]: json.dumps(worst)}
+    predicted = predicting.predict(result, TRACE, plans, iterations=2)
+    assert predicted[names[0]] < 0.95 * predicted[names[1]]
 
 
 def test_steps_with_two_servers_and_two_workers_are_predicted(capsys):

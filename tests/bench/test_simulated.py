@@ -21,7 +21,7 @@ def test_options_that_a_setting_changes_are_the_methods():
     assert changed.name == "p3:barrier=false:credit_bytes=7"
     assert of("vanilla") == methods()["vanilla"]
     # Planners see gradients, and what they decide about sizes stays.
-    given = {"policy": "bytescheduler", "credit_bytes": 1_000_000, "barrier": True, "as_sent": True}
+    given = {"policy": "bytescheduler", "credit_bytes": 1_000_000, "barrier": True}
     assert of("pace") == dataclasses.replace(methods()["pace"], **given)
 
 

@@ -138,25 +138,17 @@ def _run_model(
         if config.trace:
             runner.trace_open(settings[0].name, TRACED_STEPS, os.path.abspath(config.trace))
         if config.predict:
-            predicting.add_to(result, None if replicas is not None else _trace_of(runner, settings))
+            predicting.add_to(result, _trace_of(runner), runner.plans)
     return result
 
 
-def _trace_of(runner: Runner, settings: Sequence[Setting]) -> Any:
-    """A trace of the steps of a setting that keeps the barrier, of stock TensorFlow if it is there; None without one.
-
-    A traced step must hold its own updates, and stock TensorFlow's shows in which orders it asks for variables.
-    """
+def _trace_of(runner: Runner) -> Any:
+    """A trace of steps that keep the barrier; None where no setting has them."""
     from tfsched.tracing import load_trace
 
-    kept = [setting.name for setting in settings if not setting.crosses_barrier]
-    if not kept:
-        return None
-    name = report.BASELINE if report.BASELINE in kept else kept[0]
     with tempfile.TemporaryDirectory(prefix="tfs-trace-") as directory:
         path = os.path.join(directory, "trace.json")
-        runner.trace_open(name, TRACED_STEPS, path)
-        return load_trace(path)
+        return load_trace(path) if runner.trace_kept(path) else None
 
 
 def _settings_and_link(config: BenchConfig) -> tuple[list[Setting], Link]:

@@ -89,18 +89,12 @@ def find_model(name: str) -> Model:
         return _own(name)
     if name in MODELS:
         return MODELS[name]
-    sized = perceptron_of(name)
+    sized = _SIZED.match(name)
     if sized is None:
         known = f"{', '.join(MODELS)}, or mlpLxW for L layers of W x W"
         raise BenchError(f"model {name!r} is unknown: choose from {known}; a model of your own is {own_models.FORM}")
-    layers, width = sized
+    layers, width = int(sized["layers"]), int(sized["width"])
     return _perceptron(name, f"{layers}-layer perceptron, {width}x{width} each", layers, width)
-
-
-def perceptron_of(name: str) -> tuple[int, int] | None:
-    """Layers and width of a model "mlpLxW"; None for any other name."""
-    sized = _SIZED.match(name)
-    return None if sized is None else (int(sized["layers"]), int(sized["width"]))
 
 
 def _weights(count: int, width: int) -> list[tf.Variable]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfsched.bench.errors import BenchError
-from tfsched.bench.models import perceptron_of
 from tfsched.bench.settings import ALL_REDUCING, find_settings
 from tfsched.bench.simulated import method_of
+from tfsched.ordering import Plan
 
 if TYPE_CHECKING:
     from tfsched.simulator import Cluster, Workload
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 ITERATIONS = 30
 # Of a link's nominal bandwidth, behind TCP's, IP's and Ethernet's headers, where TCP alone was not measured.
 PAYLOAD = 1448 / 1514
-# A profile's gradients may differ from the model's by so much, as biases that a library counts elsewhere.
-_TOLERANCE = 0.02
 # The 95th percentile of a normal distribution, in standard deviations.
 _P95 = 1.645
 
 
-def predict(result: Mapping[str, Any], trace: Any = None, iterations: int = ITERATIONS) -> dict[str, float]:
+def predict(
+    result: Mapping[str, Any],
+    trace: Any = None,
+    plans: Mapping[str, str] | None = None,
+    iterations: int = ITERATIONS,
+) -> dict[str, float]:
     """Return setting -> predicted median step in seconds; stock TensorFlow's all-reduce is not simulated.
 
     The simulator gets what computing alone takes, how fast bytes move alone, and how much longer computing takes while the
@@ -31,30 +34,34 @@ def predict(result: Mapping[str, Any], trace: Any = None, iterations: int = ITER
 
     Args:
       result: of a model and a number of workers, from `report.build_result`.
-      trace: a `tfsched.StepTrace` of steps that keep the barrier, with parameter servers only: the graph and its ops' times.
-        All-reduces take the layers of the model's built-in profile.
+      trace: a `tfsched.StepTrace` of steps that keep the barrier: the graph and its ops' times.
+      plans: setting -> the plan that it ran, as text. Of others that need one the ordering plans the workload.
       iterations: simulated steps.
 
     Raises:
-      BenchError: there is no profile of the model, no limited link, or no trace.
+      BenchError: there is no trace, or no limited link.
     """
     all_reducing = result["api"] in ALL_REDUCING
-    made = _all_reducing(result) if all_reducing else _with_servers(result, trace)
+    if trace is None:
+        raise BenchError("it needs a traced step of a session that keeps the barrier; add vanilla to --settings")
+    made = (_all_reducing if all_reducing else _with_servers)(result, trace)
     predicted = {}
     for setting in find_settings(list(result["settings"])):
         if all_reducing and setting.options is None:
             continue
-        predicted[setting.name] = _step_s(*made, method_of(setting, all_reducing), iterations)
+        text = (plans or {}).get(setting.name)
+        plan = Plan.from_json(text) if text else None
+        predicted[setting.name] = _step_s(*made, method_of(setting, all_reducing, plan), iterations)
     return predicted
 
 
-def add_to(result: dict[str, Any], trace: Any = None) -> None:
+def add_to(result: dict[str, Any], trace: Any = None, plans: Mapping[str, str] | None = None) -> None:
     """Write `predicted_s` and `prediction_error` (0.01: predicted 1 % longer than measured) to each setting of `result`.
 
     What cannot be predicted has None, and a note says why.
     """
     try:
-        predicted = predict(result, trace)
+        predicted = predict(result, trace, plans)
     except BenchError as error:
         predicted = {}
         result["notes"] = [*result.get("notes", []), f"no prediction: {error}"]
@@ -68,9 +75,13 @@ def _step_s(workload: Workload, cluster: Cluster, method: Any, iterations: int) 
     from tfsched.simulator import simulate
 
     # Across the barrier servers update piece by piece, as soon as a piece of all workers is there.
-    if cluster.architecture == "ps" and method.barrier is False and method.partition_bytes:
+    if cluster.architecture == "ps" and method.barrier is False and (method.partition_bytes or _cuts(method.plan)):
         cluster = dataclasses.replace(cluster, updates="piece")
     return simulate(workload, cluster, method, iterations=iterations, seed=1).median_us / 1e6
+
+
+def _cuts(plan: Plan | None) -> bool:
+    return plan is not None and bool(plan.pieces or any(plan.partition_bytes.values()))
 
 
 def _contention(bounds: Mapping[str, Any]) -> float:
@@ -85,16 +96,14 @@ def _drift(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"straggler": "normal", "straggler_scale": spread / _P95}
 
 
-def _all_reducing(result: Mapping[str, Any]) -> tuple[Workload, Cluster]:
-    from tfsched.ordering.layers import LayerTable
-    from tfsched.simulator import Cluster, Workload
+def _all_reducing(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Cluster]:
+    from tfsched.simulator import Cluster, workload_of_trace
 
     bounds, workers = result["bounds"], result["workers"]
     if result["bandwidth_bps"] is None:
         raise BenchError("the links have no limit; give --bandwidth")
-    table = _layers_of(result["model"], result["gradient_bytes"])
-    scale = bounds["compute_s"] * 1e6 / (table.forward_us + table.backward_us)
-    rows = [row._replace(forward_us=row.forward_us * scale, backward_us=row.backward_us * scale) for row in table]
+    workload = workload_of_trace(trace)
+    factor = bounds["compute_s"] * 1e6 / workload.compute_us
     tcp_s, closed_form_s = bounds.get("tcp_s"), bounds.get("closed_form_s")
     share = PAYLOAD if tcp_s is None or closed_form_s is None else closed_form_s / tcp_s
     cluster = Cluster(
@@ -104,36 +113,17 @@ def _all_reducing(result: Mapping[str, Any]) -> tuple[Workload, Cluster]:
         contention=_contention(bounds),
         **_drift(result),
     )
-    return Workload.from_layers(LayerTable(rows)), cluster
+    return _scaled(workload, factor), cluster
 
 
-def _layers_of(model: str, gradient_bytes: int) -> Any:
-    """The layers of a model as a table, whose times are right relative to each other."""
-    from tfsched.ordering.layers import Layer, LayerTable
-    from tfsched.simulator import profiles
-
-    sized = perceptron_of(model)
-    if sized is not None:
-        layers, width = sized
-        return LayerTable([Layer(f"layer{index}", 1.0, 2.0, 4 * width * width) for index in range(layers)])
-    try:
-        table = profiles.load(model)
-    except profiles.ProfileError:
-        raise BenchError(f"there is no built-in profile of model {model!r}") from None
-    known_bytes = sum(layer.parameter_bytes for layer in table)
-    if abs(known_bytes - gradient_bytes) > _TOLERANCE * gradient_bytes:
-        raise BenchError(
-            f"the built-in profile of model {model!r} has {known_bytes / 1e6:.0f} MB and its gradients here have "
-            f"{gradient_bytes / 1e6:.0f} MB"
-        )
-    return table
+def _scaled(workload: Workload, factor: float) -> Workload:
+    ops = tuple(dataclasses.replace(op, time_us=op.time_us * factor) for op in workload.ops)
+    return dataclasses.replace(workload, ops=ops)
 
 
 def _with_servers(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Cluster]:
     from tfsched.simulator import Cluster, SimulatorError, methods, simulate, workload_of_trace
 
-    if trace is None:
-        raise BenchError("it needs a traced step of a session that keeps the barrier; add vanilla to --settings")
     bounds, workers, servers = result["bounds"], result["workers"], result["ps"]
     try:
         workload = workload_of_trace(trace, phase=result["phase"])
@@ -142,9 +132,7 @@ def _with_servers(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Clus
     endless = Cluster(bandwidth_bps=1e15, servers=servers)
     alone_us = simulate(workload, endless, methods()["tio"], iterations=1, warmup=1).median_us
     factor = bounds["compute_s"] * 1e6 / alone_us
-    workload = dataclasses.replace(
-        workload, ops=tuple(dataclasses.replace(op, time_us=op.time_us * factor) for op in workload.ops)
-    )
+    workload = _scaled(workload, factor)
     # The link that carries most: a worker's, or that of the server with most bytes, to all workers.
     by_server: dict[int, int] = {}
     for one in workload.parameters:

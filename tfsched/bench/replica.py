@@ -164,17 +164,32 @@ class Replica:
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps that all workers run, and returns the plan that the first one makes of its own."""
+        trace = self._trace(session, steps)
+        if trace is None:
+            return {"plan": ""}
+        from tfsched.bench.plans import make_plan
+
+        return {"plan": make_plan(trace, algorithm)}
+
+    def do_trace(self, session: str, steps: int, path: str) -> dict[str, Any]:
+        """Traces steps that all workers run; the first one saves its own."""
+        trace = self._trace(session, steps)
+        if trace is not None:
+            trace.save(path)
+        return {}
+
+    def _trace(self, session: str, steps: int) -> Any:
+        """The first worker's trace of steps that all workers run; None on the others."""
         loop, _ = self._loops[session]
         assert isinstance(loop, loops.CustomLoop)  # others are refused before anything starts
         self._member.together()
         if self._index > 0:
             for _ in range(steps + 1):  # a trace begins with one that is not recorded
                 loop.step()
-            return {"plan": ""}
-        from tfsched.bench.plans import make_plan
+            return None
         from tfsched.tracing import trace_function
 
-        return {"plan": make_plan(trace_function(loop.step, steps=steps), algorithm)}
+        return trace_function(loop.step, steps=steps)
 
     def do_close(self, session: str) -> dict[str, Any]:
         """Forgets a setting's loop."""

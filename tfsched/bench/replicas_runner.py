@@ -129,13 +129,25 @@ class ReplicasRunner(Runner):
     def _plan(self, setting: Setting) -> str:
         """As Runner's: all run the steps, and the first worker's plan is everybody's."""
         assert setting.options is not None
+        return str(self._traced(setting, do="plan", algorithm=setting.options["ordering"])["plan"])
+
+    def _traced(self, setting: Setting, **request: Any) -> dict[str, Any]:
+        """The first worker's answer to a request that traces steps of the setting, with the barrier kept."""
         session = f"{setting.name} (traced)"
-        self._open_setting(session, setting, {**setting.options, "ordering": "tio", "barrier": True})
+        self._open_setting(session, setting, {**(setting.options or {}), "ordering": "tio", "barrier": True})
         self._run(session, self._warmup)
-        answer = self._call(session, do="plan", algorithm=setting.options["ordering"], steps=TRACED_STEPS)
+        answer = self._call(session, steps=TRACED_STEPS, **request)
         self._call(session, do="close")
         self.exchanged.pop(session, None)
-        return str(answer["plan"])
+        return answer
+
+    def trace_kept(self, path: str) -> bool:
+        """As Runner's, but of the first setting of tfsched: stock TensorFlow all-reduces no single gradients."""
+        setting = next((setting for setting in self._settings if setting.options is not None), None)
+        if setting is None:
+            return False
+        self._traced(setting, do="trace", path=path)
+        return True
 
     def _run(self, session: str, count: int) -> dict[str, Any]:
         if count < 1:

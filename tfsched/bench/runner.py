@@ -79,6 +79,7 @@ class Runner:
         self.unscheduled: set[str] = set()  # settings with a block none of whose transfers was ordered
         self._variables: dict[str, Any] = {}  # where coordinators have put them, for what moves as many bytes
         self._places: dict[str, str] = {}  # session -> the process that runs it, if not worker 0
+        self.plans: dict[str, str] = {}  # setting that needs one -> the plan that it runs, as text
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
         self._links = self._bounds[1:]
         if beside:
@@ -169,7 +170,7 @@ class Runner:
         """Opens a setting's session, with a plan where it needs one, and warms it up."""
         options = dict(setting.options or {})
         if setting.needs_plan:
-            options["plan"] = self._plan(setting)
+            options["plan"] = self.plans[setting.name] = self._plan(setting)
         self._open_setting(setting.name, setting, options)
         # At least one: the pass reads the plan when the graph first runs.
         self._run(setting.name, max(warmup, 1 if setting.needs_plan else 0))
@@ -262,6 +263,19 @@ class Runner:
         """Traces steps of a setting that is open and warm, and saves the trace."""
         self._progress(f"tracing {session}", 1, 2)
         self._call(session, do="trace", steps=steps, path=path)
+
+    def trace_kept(self, path: str) -> bool:
+        """Traces steps that keep the barrier, of stock TensorFlow if that is a setting, and saves the trace.
+
+        A traced step must hold its own updates, and stock TensorFlow's shows in which orders it asks for variables.
+
+        Returns:
+            Whether there was a setting to trace.
+        """
+        kept = [setting for setting in self._settings if not setting.crosses_barrier]
+        for setting in sorted(kept, key=lambda setting: setting.options is not None)[:1]:
+            self.trace_open(setting.name, TRACED_STEPS, path)
+        return bool(kept)
 
     def sample(self, session: str, count: int) -> list[dict[str, object]]:
         """Traces `count` steps of a setting: the op times and makespan of each."""

@@ -33,16 +33,16 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     others are pushes; one that leads to the update of a variable that the worker pulls is that parameter's gradient.
     Parameters stay on the servers they were traced on, modulo the simulated number of servers.
 
+    A trace of all-reduces gives two chains: the forward pass from one first use of a variable to the next, and the backward
+    pass from one gradient to the next, as the one worker was seen to do it; `worker` and `times` have no say there.
+
     Raises SimulatorError for a trace without transfers to the worker.
     """
     if times not in TIMES:
         raise SimulatorError(f"the times are {show(times)}; give one of {', '.join(TIMES)}")
     receivers = list(trace.receivers())
     if getattr(trace, "exchanges", None):
-        raise SimulatorError(
-            "the trace is of all-reduces; simulate its layers: give 'tfsched simulate' a layer table or --model with "
-            "--architecture ring"
-        )
+        return _workload_of_exchanges(trace)
     if not receivers:
         raise SimulatorError("the trace has no transfers between tasks; trace a step of a graph that spans several tasks")
     if worker is None:
@@ -71,13 +71,36 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
                 continue
             of = next((pulled[v] for v in nodes.updated_by(name) if v in pulled), None)
             if of is not None and not parameters[of].made_by:
-                parameters[of] = dataclasses.replace(parameters[of], made_by=(_source(name),))
+                parameters[of] = dataclasses.replace(parameters[of], made_by=(_source(name),), pushed_as=name)
             else:
                 size = int(trace.sizes.get(name, 0))
                 parameters[name] = Parameter(name, size, (), (_source(name),), pulled=False, server=server_of(name))
     ops = base.ops if times == "least" else _median_times(base.ops, trace.steps)
     streams = _streams(trace.steps, {op.name for op in ops})
     return Workload(ops, tuple(parameters.values()), phase, streams, tuple(_orders(trace.steps, list(parameters))))
+
+
+def _workload_of_exchanges(trace: Any) -> Workload:
+    dag = trace.dag(trace.receivers()[0])  # its recvs and two chains of ops: ready/<name>, begin and use/<name>
+    links = {dag.ops[i].name for i in dag.recv_indices}
+    made = {name: op.name for op in dag.ops if op.name.startswith("ready/") for name in (op.name.partition("/")[2],)}
+    ops: list[ComputeOp] = []
+    read: dict[str, tuple[str, ...]] = {}
+    after: tuple[str, ...] = ()
+    # Forward first: the DAG begins with what is left of back-propagation.
+    for forward in (True, False):
+        for op in dag.ops:
+            if op.name in links or op.name.startswith("ready/") is forward:
+                continue
+            ops.append(ComputeOp(op.name, op.time_us or 0.0, after))
+            after = (op.name,)
+            for name in op.inputs:
+                if name in links:
+                    read[name] = (op.name,)
+    parameters = tuple(
+        Parameter(op.name, op.size_bytes or 0, read.get(op.name, ()), (made[op.name],)) for op in dag.ops if op.name in links
+    )
+    return Workload(tuple(ops), parameters, "train")
 
 
 def _orders(steps: Sequence[Any], names: list[str]) -> Iterator[tuple[int, ...]]:

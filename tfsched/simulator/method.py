@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfsched.ordering import _checks, registry
+from tfsched.ordering import Plan, _checks, registry
 from tfsched.ordering._checks import show
 
 from . import native
@@ -35,8 +35,7 @@ class Method:
       credit_bytes: bytes handed over and not yet released, 0 for no limit; None: what the ordering decides, else 1 MB.
       barrier: None for the cluster's.
       groups: parameters that travel as one message; empty: what the ordering decides.
-      as_sent: a planner's messages leave as a `Plan` carries them (`tfsched.ordering.carried`), and none is held back;
-        False: as they are planned.
+      plan: a `Plan` whose priorities, groups and pieces are sent. The ordering ranks what it does not name, behind the rest.
       view: the DAG that the ordering sees, "pulls" (`Workload.pull_dag`) or "gradients" (`Workload.gradient_dag`). With ring
         all-reduce it is always "gradients", in phase "forward" always "pulls".
 
@@ -51,7 +50,7 @@ class Method:
     barrier: bool | None = None
     groups: tuple[tuple[str, ...], ...] = ()
     view: str = "pulls"
-    as_sent: bool = False
+    plan: Plan | None = None
 
     def __post_init__(self) -> None:
         _checks.name(self.name, "a method's name", SimulatorError)
@@ -67,6 +66,8 @@ class Method:
                 )
         if self.barrier is not None and not isinstance(self.barrier, bool):
             raise SimulatorError(f"the barrier of method {self.name!r} is {show(self.barrier)}; give true or false")
+        if self.plan is not None and not isinstance(self.plan, Plan):
+            raise SimulatorError(f"the plan of method {self.name!r} is {show(self.plan)}; give a Plan or None")
         if self.view not in VIEWS:
             raise SimulatorError(f"the view of method {self.name!r} is {show(self.view)}; give one of {', '.join(VIEWS)}")
 

@@ -6,36 +6,24 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsched._rules import bundles_of, chunk_bytes, chunks_of, exchange_bytes
+from tfsched._rules import exchange_bytes
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
-from tfsched.ordering.carried import carried
-from tfsched.ordering.decision import Decision, Message, Part
+from tfsched.ordering.decision import Decision
 from tfsched.ordering.servers import pushed_first
 
 from .cluster import Cluster
+from .cutting import MAX_PIECES, Parts, Piece, Planned, bundled, cut, split
 from .errors import SimulatorError
 from .method import _CREDIT_BYTES, Method
+from .planned import planned_pieces
 from .workload import Parameter, Workload
 
 # What a preemptive decision is cut into where it says no size: what is on the wire cannot be overtaken.
 PREEMPTION_BYTES = 1_000_000
-# Of one worker and step: more are a wrong unit, and would take minutes to list.
-MAX_PIECES = 1_000_000
 # Orderings that plan pushes and pulls as a flow, where pieces go through servers one by one.
 FLOWS = ("optimal",)
-
-
-class Piece(NamedTuple):
-    """One message of each step: parts of parameters that live on one server."""
-
-    parameters: tuple[int, ...]
-    size_bytes: int
-    server: int
-    label: str
-    priority: float
-    hold_us: float = 0.0  # pushed at the earliest so long after the step's first gradient op started
 
 
 class Scheduled(NamedTuple):
@@ -138,8 +126,6 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
             credit = 1  # one message at a time, as in `evaluate`: what has been handed over cannot be overtaken
     if cluster.all_reduces and policy == "tictac":
         policy = "bytescheduler"
-    if method.as_sent and decision is not None and decision.messages:
-        decision = _as_sent(decision, workload)
     # Names of the decision are those of transfers, of the method those of parameters.
     names = {name: i for i, name in enumerate(workload.link_names)}
     priorities = [
@@ -147,50 +133,22 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         for i, name in enumerate(workload.link_names)
     ]
     most_bytes = partition or exchange_bytes(cluster.workers)
+    if method.plan is not None:
+        default_bytes = most_bytes if cluster.all_reduces else partition
+        planned = planned_pieces(workload, servers, method.plan, priorities, default_bytes, cluster.all_reduces)
+        most_bytes = max([most_bytes, *(piece.size_bytes for piece in planned)])
+        return Scheduled(sorted(planned, key=lambda piece: piece.priority), policy, credit, True, most_bytes)
     if cluster.architecture == "allreduce":
         partition = 0
     plan = _messages(workload, method, decision, names, priorities)
     if cluster.architecture == "allreduce" and not any(explicit or len(parts) > 1 for parts, explicit, _ in plan):
-        plan = _bundled(plan, most_bytes)
+        plan = bundled(plan, most_bytes)
     pieces: list[Piece] = []
-    for parts, place, hold_us in _split(plan, workload, servers):
-        pieces += (p._replace(hold_us=hold_us) for p in _cut(parts, workload, servers, priorities, partition, place))
+    for parts, place, hold_us in split(plan, workload, servers):
+        pieces += (p._replace(hold_us=hold_us) for p in cut(parts, workload, servers, priorities, partition, place))
         if len(pieces) > MAX_PIECES:
             raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
-    order = sorted(range(len(pieces)), key=lambda i: (pieces[i].priority, i))
-    return Scheduled([pieces[i] for i in order], policy, credit, decision is not None, most_bytes)
-
-
-def _as_sent(decision: Decision, workload: Workload) -> Decision:
-    """The messages in which tfsched sends the planned ones: groups of whole recvs, and pieces; none is held back."""
-    if decision.preemptive:
-        return Decision(
-            decision,
-            partition_bytes=decision.partition_bytes,
-            credit_bytes=decision.credit_bytes,
-            groups=decision.groups if decision.merges else None,
-            policy=decision.policy,
-        )
-    sizes = {name: one.size_bytes for name, one in zip(workload.link_names, workload.parameters, strict=True)}
-    sent = carried(decision, sizes)
-    grouped = {name for group in sent.groups for name in group}
-    places: list[tuple[float, Message]] = []
-    for group in sent.groups:
-        parts = tuple(Part(name, sizes[name]) for name in group)
-        places.append((min(sent.priorities[name] for name in group), Message(parts)))
-    for name, priority in sent.priorities.items():
-        if name not in grouped:
-            cut = sent.pieces.get(name, ((sizes[name], priority),))
-            places += [(place, Message((Part(name, size),))) for size, place in cut]
-    places.sort(key=lambda item: item[0])
-    return Decision(
-        sent.priorities, credit_bytes=decision.credit_bytes, policy=decision.policy, messages=[m for _, m in places]
-    )
-
-
-Parts = list[tuple[int, int]]  # parameter, bytes
-# What travels as one, whether it is explicit (sent as it is, neither cut nor moved), and until when it is held back.
-Planned = tuple[Parts, bool, float]
+    return Scheduled(sorted(pieces, key=lambda piece: piece.priority), policy, credit, decision is not None, most_bytes)
 
 
 def _messages(
@@ -237,43 +195,3 @@ def _messages(
             merged[member[i]] = [(i, parameter.size_bytes)]
             result.append((merged[member[i]], False, 0.0))
     return result
-
-
-def _bundled(plan: list[Planned], exchange_bytes: int) -> list[Planned]:
-    """Small parameters together, as the pass does it: TensorFlow packs the last layer's gradients first."""
-    packed = plan[::-1]
-    result = list(packed)
-    for bundle in bundles_of([parts[0][1] for parts, _, _ in packed], exchange_bytes):
-        result[bundle[0]] = ([packed[number][0][0] for number in bundle], False, 0.0)
-        for number in bundle[1:]:
-            result[number] = ([], False, 0.0)
-    return [one for one in reversed(result) if one[0]]
-
-
-def _split(plan: list[Planned], workload: Workload, servers: list[int]) -> Iterable[tuple[Parts, float | None, float]]:
-    """Messages of one server and one direction each, and their place in an explicit plan."""
-    for position, (parts, explicit, hold_us) in enumerate(plan):
-        apart: dict[tuple[int, bool, bool, tuple[str, ...]], Parts] = {}
-        for i, size in parts:
-            p = workload.parameters[i]
-            apart.setdefault((servers[i], p.pulled, bool(p.made_by), p.asked_after), []).append((i, size))
-        for one in apart.values():
-            yield one, float(position) if explicit else None, hold_us
-
-
-def _cut(
-    parts: Parts, workload: Workload, servers: list[int], priorities: list[float], partition: int, place: float | None
-) -> Iterable[Piece]:
-    names = [workload.parameters[i].name for i, _ in parts]
-    label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    total = sum(size for _, size in parts)
-    priority = min(priorities[i] for i, _ in parts) if place is None else place
-    partition = partition if place is None else 0
-    count = chunks_of(total, partition)
-    if count * len(parts) > MAX_PIECES:
-        raise SimulatorError(f"{label} would leave in {count} pieces; give a larger partition_bytes")
-    # A piece carries a share of every member: a message that is cut waits for all of them, and is there as a whole.
-    members = tuple(dict.fromkeys(i for i, _ in parts))
-    for k, size in enumerate(chunk_bytes(total, partition)):
-        name = label if count == 1 else f"{label}#{k}/{count}"
-        yield Piece(members, size, servers[parts[0][0]], name, priority)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tfsched._rules import WHOLE_BYTES
@@ -9,9 +10,10 @@ from tfsched.ordering._checks import show
 
 from . import native
 from .cluster import ALGORITHMS, Cluster
+from .cutting import Piece
 from .errors import SimulatorError
 from .method import Method
-from .pieces import Piece, Scheduled, schedule
+from .pieces import Scheduled, schedule
 from .result import Result, make_result
 from .workload import Workload
 
@@ -164,8 +166,8 @@ def make_model(
         "piece_bytes": [piece.size_bytes for piece in pieces],
         "piece_server": [piece.server for piece in pieces],
         "piece_pulled": pulled,
-        "pull_rank": _ranks([piece.server for piece in pieces], pulled, scheduled.ordered),
-        "push_rank": _ranks([piece.server for piece in pieces], [bool(ops) for ops in push_inputs], scheduled.ordered),
+        "pull_rank": _ranks(pieces, pulled, scheduled.ordered, [_pull_priority(piece) for piece in pieces]),
+        "push_rank": _ranks(pieces, [bool(ops) for ops in push_inputs], scheduled.ordered, [p.priority for p in pieces]),
     }
 
 
@@ -198,13 +200,16 @@ def _check_size(workload: Workload, cluster: Cluster, scheduled: Scheduled, step
         )
 
 
-def _ranks(servers: list[int], used: list[bool], ordered: bool) -> list[int]:
+def _pull_priority(piece: Piece) -> float:
+    return piece.priority if piece.pull_priority is None else piece.pull_priority
+
+
+def _ranks(pieces: Sequence[Piece], used: Sequence[bool], ordered: bool, priorities: Sequence[float]) -> list[int]:
     """Place of each piece among those of its server; -1 for those that are not sent, or not ordered."""
     counts: dict[int, int] = {}
-    ranks = []
-    for server, one in zip(servers, used, strict=True):
-        ranks.append(-1)
-        if one and ordered:
-            ranks[-1] = counts.get(server, 0)
-            counts[server] = ranks[-1] + 1
+    ranks = [-1] * len(pieces)
+    for i in sorted(range(len(pieces)), key=lambda i: priorities[i]):
+        if used[i] and ordered:
+            ranks[i] = counts.get(pieces[i].server, 0)
+            counts[pieces[i].server] = ranks[i] + 1
     return ranks

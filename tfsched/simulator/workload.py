@@ -38,6 +38,7 @@ class Parameter:
       asked_after: ops after which the value is asked for; empty: when the step begins.
       pulled: whether the worker pulls it at all.
       server: the parameter server that holds it; None leaves that to the cluster's placement.
+      pushed_as: what plans call the gradient; "": as the parameter.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Parameter:
     asked_after: tuple[str, ...] = ()
     pulled: bool = True
     server: int | None = None
+    pushed_as: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

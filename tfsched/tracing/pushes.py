@@ -61,6 +61,33 @@ def pushes_of(view: GraphView, sizes: dict[str, int]) -> list[Push]:
     return found
 
 
+def computing_alone(steps: Iterable[Any], nodes: Iterable[Any], task: str) -> list[Any]:
+    """The steps with the ops of one task only, as if that had never been idle.
+
+    A step that keeps the barrier waits for its pulls amid the forward pass. Across the barrier, or in another order, it
+    would wait elsewhere. So plans are made of when ops would run if everything were there.
+
+    Args:
+      steps: TracedSteps.
+      nodes: (name, op, device, inputs) of the placed graph.
+      task: as in ``Push.sender``.
+    """
+    mine = {name for name, _, device, _ in nodes if f"{device}/".startswith(f"{task}/")}
+    result = []
+    for step in steps:
+        ops = {}
+        idle_us, busy_until_us = 0, None
+        for name, (start_us, duration_us) in sorted(step.ops.items(), key=lambda item: item[1]):
+            if name not in mine:
+                continue
+            if busy_until_us is not None:
+                idle_us += max(0, start_us - busy_until_us)
+            busy_until_us = max(start_us + duration_us, busy_until_us or 0)
+            ops[name] = (start_us - idle_us, duration_us)
+        result.append(dataclasses.replace(step, ops=ops))
+    return result
+
+
 def rate_between(sender: str, receiver: str, steps: Iterable[Any]) -> Rate | None:
     """What a message between two tasks costs, from what the schedulers sent in traced steps; None where they sent nothing.
 

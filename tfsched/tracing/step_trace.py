@@ -19,12 +19,15 @@ from tfsched.grappler.sending.dags import dag_of_placed_graph
 from tfsched.ordering import Dag, Plan, TimeOracle, combined, make_plan, with_link
 from tfsched.tracing import exchanges as all_reduces
 from tfsched.tracing.exchanges import TracedExchange
-from tfsched.tracing.pushes import Push, pushes_of, rate_between
+from tfsched.tracing.pushes import Push, computing_alone, pushes_of, rate_between
 
 FORMAT = "tfsched-trace/1"
 
 # Of a link that carried nothing whose bytes are known: fast, so that bytes do not decide.
 _UNKNOWN_BPS = 10**11
+# A push costs a request and an answer besides its bytes (`python benchmarks/partition_cost.py`: 29 to 70 µs). Messages of
+# one size do not show it, and if it were nothing, planners would cut as finely as can be.
+_PUSH_STARTUP_US = 50.0
 
 
 class TraceError(TfschedError):
@@ -228,7 +231,9 @@ class StepTrace:
             us_per_byte = self._us_per_byte()
             known = us_per_byte.get(f"{receiver}>{sender}") or us_per_byte.get(f"{sender}>{receiver}") or 0.0
             rate = all_reduces.Rate(8e6 / known if known > 0 else float(_UNKNOWN_BPS), 0.0)
-        return all_reduces.dag_of([push.sent for push in pushes], self.nodes, self.steps, rate)
+        rate = rate._replace(startup_us=max(rate.startup_us, _PUSH_STARTUP_US))
+        steps = computing_alone(self.steps, self.nodes, sender)
+        return all_reduces.dag_of([push.sent for push in pushes], self.nodes, steps, rate)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; see docs/trace-format.md."""
