@@ -16,7 +16,7 @@ v1 = tf.compat.v1
 def main():
     cluster, index = join_or_start(chief="worker")
     server = tfsched.Server(cluster, job_name="worker", task_index=index)  # instead of tf.distribute.Server
-    options = tfsched.Options(policy="bytescheduler", barrier=False)
+    options = tfsched.Options(barrier=False)
     config = tfsched.session_config(options)  # instead of None
 
     with tf.Graph().as_default(), v1.device(v1.train.replica_device_setter(cluster=cluster)):

@@ -8,12 +8,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfsched._rules import MIN_PARTITION_BYTES, POLICIES
+from tfsched._rules import MIN_PARTITION_BYTES, NEVER_WAITING, POLICIES
 from tfsched.errors import TfschedError
 
 # Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md says when to change it.
 DEFAULT_CREDIT_BYTES = 1_000_000
 
+# The default of policy and partition_bytes, which Options.settled() replaces. In numbers it is AUTO_BYTES.
+AUTO = "auto"
+AUTO_BYTES = -1
+# Pieces of transfers that cross the barrier; `python benchmarks/credit_sweep.py` compares sizes over bandwidths.
+CROSSING_PARTITION_BYTES = 500_000
 
 # What `tfsched run` writes into the environment of its program: the variables whose values are its flags'.
 FLAGS = "TFSCHED_VARIABLES_FROM_FLAGS"
@@ -63,11 +68,12 @@ def _parsed(name: str, text: str, kind: type) -> Any:
         if text.lower() not in _WORDS:
             raise TfschedError(f"{variable_of(name)} is {text!r}; give true or false.")
         return _WORDS[text.lower()]
-    if kind is int:
+    if kind is int and not (text == AUTO and name == "partition_bytes"):
         try:
             return int(text)
         except ValueError:
-            raise TfschedError(f"{variable_of(name)} is {text!r}; give a whole number.") from None
+            wanted = 'a whole number or "auto"' if name == "partition_bytes" else "a whole number"
+            raise TfschedError(f"{variable_of(name)} is {text!r}; give {wanted}.") from None
     return text
 
 
@@ -84,14 +90,15 @@ class Options:
 
     Attributes:
       ordering: name of a registered ordering (``tfsched.ordering.names()``), or "none" to leave the graph alone.
-      policy: "tictac" sends in the ordering's sequence and waits a moment for what is missing in it. "bytescheduler" sends
-        the first of what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the
-        credit. "prophet" does as "bytescheduler", and holds back what would be in the way of a more urgent tensor that the
-        last steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose
-        which.
+      policy: "auto" is "bytescheduler" with ``barrier=False`` and where gradients are all-reduced, "tictac" else. "tictac"
+        sends in the ordering's sequence and waits a moment for what is missing in it. "bytescheduler" sends the first of
+        what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the credit.
+        "prophet" does as "bytescheduler", and holds back what would be in the way of a more urgent tensor that the last
+        steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
-      partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any. A
-        plan's own sizes win.
+      partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any.
+        "auto" (stored as -1) is 500,000 with ``barrier=False``, 0 else and under "tictac" and "fifo". All-reduces have 0 and
+        "auto" replaced by a size that fits the number of workers. A plan's own sizes win.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
         which then only orders transfers that the plan does not name. "" for none.
       plugin: path of a Python file that registers orderings, imported where the pass runs, if TFSCHED_ALLOW_PLUGINS in that
@@ -104,9 +111,9 @@ class Options:
     """
 
     ordering: str = "tio"
-    policy: str = "tictac"
+    policy: str = AUTO
     credit_bytes: int = DEFAULT_CREDIT_BYTES
-    partition_bytes: int = 0
+    partition_bytes: int = AUTO_BYTES
     plan: str = ""
     plugin: str = ""
     seed: int = 0
@@ -116,20 +123,34 @@ class Options:
     def __post_init__(self) -> None:
         if self.plan is None:
             object.__setattr__(self, "plan", "")
+        if self.partition_bytes == AUTO:  # type: ignore[comparison-overlap]
+            object.__setattr__(self, "partition_bytes", AUTO_BYTES)
         for field in dataclasses.fields(self):
             value, kind = getattr(self, field.name), type(field.default)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise TfschedError(f"Option {field.name} is {value!r}; give a value of type {kind.__name__}.")
         if not self.ordering:
             raise TfschedError('Option ordering is empty; name an ordering, or "none".')
-        if self.policy not in POLICIES:
-            raise TfschedError(f"Option policy is {self.policy!r}; choose one of {', '.join(POLICIES)}.")
+        if self.policy not in (AUTO, *POLICIES):
+            raise TfschedError(f"Option policy is {self.policy!r}; choose one of {', '.join((AUTO, *POLICIES))}.")
         if self.credit_bytes < 0:
             raise TfschedError(f"Option credit_bytes is {self.credit_bytes}; give 0 (no limit) or more.")
-        if self.partition_bytes < 0 or 0 < self.partition_bytes < MIN_PARTITION_BYTES:
+        if self.partition_bytes < AUTO_BYTES or 0 < self.partition_bytes < MIN_PARTITION_BYTES:
             raise TfschedError(
-                f"Option partition_bytes is {self.partition_bytes}; give 0 (never cut), or {MIN_PARTITION_BYTES} or more."
+                f'Option partition_bytes is {self.partition_bytes}; give "auto", 0 (never cut), or {MIN_PARTITION_BYTES} or '
+                "more."
             )
+
+    def settled(self) -> Options:
+        """The options with what "auto" stands for."""
+        policy, partition_bytes = self.policy, self.partition_bytes
+        if policy == AUTO:
+            policy = "tictac" if self.barrier else "bytescheduler"
+        if partition_bytes == AUTO_BYTES:
+            partition_bytes = 0 if self.barrier or policy not in NEVER_WAITING else CROSSING_PARTITION_BYTES
+        if (policy, partition_bytes) == (self.policy, self.partition_bytes):
+            return self
+        return dataclasses.replace(self, policy=policy, partition_bytes=partition_bytes)
 
     def to_parameters(self) -> dict[str, Any]:
         """The fields that differ from their default, plus the ordering: what goes into a parameter map."""
@@ -159,7 +180,8 @@ class Options:
         for name, default in DEFAULTS.items():
             value = getattr(self, name)
             if value != default or name in origins or name in _MAIN:
-                shown = value if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]}..."
+                shown = AUTO if value == AUTO_BYTES and name == "partition_bytes" else value
+                shown = shown if len(str(shown)) <= _SHOWN else f"{str(shown)[:_SHOWN]}..."
                 parts.append(f"{name}={shown} ({origins.get(name, 'default')})")
         return ", ".join(parts)
 

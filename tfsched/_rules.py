@@ -8,6 +8,9 @@ from collections.abc import Sequence
 # The policies of cc/core (docs/policies.md).
 POLICIES = ("fifo", "tictac", "bytescheduler", "p3", "prophet")
 
+# Policies that never wait for a rank that is missing while nothing is on the wire.
+NEVER_WAITING = frozenset({"bytescheduler", "p3", "prophet"})
+
 # gRPC copies tensors of up to 1 KiB, and says nothing of when those have left. Chunks are never smaller than half of this.
 MIN_PARTITION_BYTES = 4096
 

@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
+from tfsched import TfschedError
 from tfsched.bench.settings import SETTINGS, find_settings
 from tfsched.bench.simulated import method_of
-from tfsched.simulator import Cluster, SimulatorError, Workload, methods, profiles, simulate
+from tfsched.simulator import Cluster, Workload, methods, profiles, simulate
 
 
 def of(name, all_reducing=False):
@@ -42,5 +43,5 @@ def test_every_setting_is_simulated_between_its_bounds(architecture):
 
 
 def test_what_no_method_has_is_refused():
-    with pytest.raises(SimulatorError, match="policy"):
+    with pytest.raises(TfschedError, match="policy"):
         method_of(dataclasses.replace(SETTINGS["tio"], options={"policy": "fast"}))

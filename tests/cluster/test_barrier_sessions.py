@@ -73,7 +73,9 @@ def test_a_session_with_several_kinds_of_steps(stock, crossing):
     assert done(crossing) - before >= 24 + 8 + 6
 
 
-@pytest.mark.parametrize("options", [CROSSING, {**CHUNKS, "partition_bytes": 1 << 20}], ids=["whole", "chunks"])
+@pytest.mark.parametrize(
+    "options", [{**CROSSING, "partition_bytes": 0}, {**CHUNKS, "partition_bytes": 1 << 20}], ids=["whole", "chunks"]
+)
 def test_others_never_see_half_an_update(crossing, options):
     """A stock session reads a variable of 16 MB while a crossing one trains it: all elements are equal in every read."""
     width = 1 << 22

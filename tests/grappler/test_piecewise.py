@@ -71,7 +71,7 @@ def test_gradients_of_several_workers_are_averaged_chunk_by_chunk():
     [
         (63, CHUNKS),  # the last elements would be rounded on their own
         (64, Options(barrier=False, policy="bytescheduler")),  # nothing is cut
-        (64, Options(barrier=False)),  # pushes are not ordered, so not cut
+        (64, Options(barrier=False, policy="tictac", partition_bytes=4096)),  # pushes are not ordered, so not cut
         (32, CHUNKS),  # one chunk, and nothing is sent ahead
     ],
 )

@@ -44,13 +44,13 @@ def test_what_travels_to_another_process_is_not_completed_there(monkeypatch):
     monkeypatch.setenv("TFSCHED_POLICY", "p3")
     monkeypatch.setenv("TFSCHED_SEED", "no number")
     assert Options.from_parameters(parameters) == Options.from_parameters({"barrier": False})
-    assert Options.from_parameters(parameters).policy == "tictac"
+    assert Options.from_parameters(parameters).policy == "auto"
 
 
 def test_options_that_are_changed_keep_what_they_had(monkeypatch):
     before = Options(seed=3)
     monkeypatch.setenv("TFSCHED_POLICY", "p3")
-    assert dataclasses.replace(before, seed=4).policy == "tictac"
+    assert dataclasses.replace(before, seed=4).policy == "auto"
 
 
 def test_sessions_without_options_take_the_environments(monkeypatch):
@@ -62,11 +62,16 @@ def test_sessions_without_options_take_the_environments(monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "text", "sentence"),
     [
-        ("TFSCHED_POLICY", "fast", "TFSCHED_POLICY is 'fast'; choose one of fifo, tictac, bytescheduler, p3, prophet."),
+        (
+            "TFSCHED_POLICY",
+            "fast",
+            "TFSCHED_POLICY is 'fast'; choose one of auto, fifo, tictac, bytescheduler, p3, prophet.",
+        ),
         ("TFSCHED_BARRIER", "maybe", "TFSCHED_BARRIER is 'maybe'; give true or false."),
         ("TFSCHED_CREDIT_BYTES", "1e6", "TFSCHED_CREDIT_BYTES is '1e6'; give a whole number."),
+        ("TFSCHED_PARTITION_BYTES", "1e6", "TFSCHED_PARTITION_BYTES is '1e6'; give a whole number or \"auto\"."),
         ("TFSCHED_CREDIT_BYTES", "-1", "TFSCHED_CREDIT_BYTES is -1; give 0 (no limit) or more."),
-        ("TFSCHED_PARTITION_BYTES", "12", "TFSCHED_PARTITION_BYTES is 12; give 0 (never cut), or 4096 or more."),
+        ("TFSCHED_PARTITION_BYTES", "12", 'TFSCHED_PARTITION_BYTES is 12; give "auto", 0 (never cut), or 4096 or more.'),
     ],
 )
 def test_a_wrong_value_is_one_sentence_with_the_variable(variable, text, sentence, monkeypatch):

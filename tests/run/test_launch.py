@@ -178,7 +178,7 @@ def test_a_mistake_is_one_line(arguments, words, write, monkeypatch, capsys):
 def test_a_wrong_variable_is_named_before_the_program_starts(start, write):
     done = start("run", write("print('started')"), env={"TFSCHED_POLICY": "fast"}).wait()
     assert (done.code, done.out) == (2, "")
-    assert done.err == "tfsched: TFSCHED_POLICY is 'fast'; choose one of fifo, tictac, bytescheduler, p3, prophet.\n"
+    assert done.err == "tfsched: TFSCHED_POLICY is 'fast'; choose one of auto, fifo, tictac, bytescheduler, p3, prophet.\n"
 
 
 def test_python_is_the_one_that_runs_tfsched(start, write):

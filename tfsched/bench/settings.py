@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tfsched._options import DEFAULTS, Options
+from tfsched._options import AUTO, CROSSING_PARTITION_BYTES, DEFAULTS, Options
 from tfsched.bench.errors import BenchError
 from tfsched.errors import TfschedError
 
@@ -98,7 +98,7 @@ def _value(name: str, option: str, text: str) -> bool | int | str:
         if text.lower() not in known:
             raise BenchError(f"setting {name!r}: {option} is {text!r}, give true or false")
         return known[text.lower()]
-    if kind is int:
+    if kind is int and text != AUTO:
         try:
             return int(text)
         except ValueError:
@@ -122,7 +122,6 @@ P3_PARTITION_BYTES = 50_000 * 4
 # the first layer's way to the server and back, with the credit ahead of it at each hop, is part of every step.
 BYTESCHEDULER_PARTITION_BYTES = 4_000_000
 BYTESCHEDULER_CREDIT_BYTES = 2_000_000
-CROSSING_PARTITION_BYTES = 500_000
 CROSSING_CREDIT_BYTES = 1_000_000
 
 _BYTESCHEDULER = {
@@ -157,7 +156,7 @@ register_setting(
 register_setting(Setting("prophet", TFSCHED, {**_BYTESCHEDULER, "policy": "prophet"}))
 
 # Published schedules. Those that need a plan say of all-reduces which gradients go together, and in which order.
-register_setting(Setting("fifo", TFSCHED, {"ordering": "fifo", "policy": "bytescheduler"}))
+register_setting(Setting("fifo", TFSCHED, {"ordering": "fifo", "policy": "bytescheduler", "partition_bytes": 0}))
 register_setting(Setting("dear", TFSCHED, {"ordering": "dear", "policy": "bytescheduler"}))
 for _name, _planner in (
     ("mg-wfbp", "mg-wfbp"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfsched._options import DEFAULTS
+from tfsched._options import Options
 from tfsched.bench.settings import Setting
 
 if TYPE_CHECKING:
@@ -24,14 +24,15 @@ def method_of(setting: Setting, all_reducing: bool = False, plan: Plan | None = 
         plan: what the setting runs.
 
     Raises:
-        SimulatorError: for options that no method has.
+        TfschedError: an option has a value that it cannot have.
     """
     from tfsched.simulator import methods
 
     if setting.options is None:
         return dataclasses.replace(methods()["vanilla"], name=setting.name)
-    options = {**DEFAULTS, **setting.options}
-    ordering, policy = options["ordering"], options["policy"]
+    given = Options.from_parameters(setting.options)
+    options = given.settled()
+    ordering, policy = options.ordering, options.policy
     if plan is not None:
         ordering = "tio"  # of what the plan does not name
     if all_reducing and ordering == "tio":
@@ -43,7 +44,7 @@ def method_of(setting: Setting, all_reducing: bool = False, plan: Plan | None = 
         name=setting.name,
         plan=plan,
         policy=policy,
-        partition_bytes=options["partition_bytes"] or None,  # 0: what the ordering decides
-        credit_bytes=options["credit_bytes"],
-        barrier=options["barrier"],
+        partition_bytes=max((given if all_reducing else options).partition_bytes, 0) or None,  # what the ordering decides
+        credit_bytes=options.credit_bytes,
+        barrier=options.barrier,
     )

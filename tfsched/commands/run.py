@@ -8,7 +8,7 @@ from typing import Any
 
 from tfsched._log import LEVELS
 from tfsched._log import VARIABLE as LOG_LEVEL
-from tfsched._options import DEFAULTS, VARIABLES, Options, variable_of
+from tfsched._options import AUTO, AUTO_BYTES, DEFAULTS, VARIABLES, Options, variable_of
 from tfsched._rules import POLICIES
 from tfsched.commands.flags import CommandFlags, UsageError
 from tfsched.ordering import Plan
@@ -33,7 +33,7 @@ def _define_options(flags: CommandFlags) -> None:
 
     def told(name: str, help: str) -> tuple[str, str]:
         default = DEFAULTS[name]
-        shown = str(default).lower() if isinstance(default, bool) else default
+        shown = str(default).lower() if isinstance(default, bool) else AUTO if default == AUTO_BYTES else default
         return f"{help}; if not given {'none' if default == '' else shown}", variable_of(name)
 
     def string(name: str, help: str) -> None:
@@ -47,9 +47,9 @@ def _define_options(flags: CommandFlags) -> None:
         flags.boolean(name, None, *told(name, help))
 
     string("ordering", 'which transfer goes first: tio, tao, layer, ...; "none" leaves it to TensorFlow')
-    flags.choice("policy", None, POLICIES, *told("policy", "when transfers are handed to gRPC (docs/policies.md)"))
+    flags.choice("policy", None, [AUTO, *POLICIES], *told("policy", "when transfers are handed to gRPC (docs/policies.md)"))
     number("credit_bytes", "bytes that gRPC may hold before the next transfer waits; 0: no limit")
-    number("partition_bytes", "larger transfers leave in pieces of so many bytes; 0: whole")
+    string("partition_bytes", "larger transfers leave in pieces of so many bytes; 0: whole")
     boolean("barrier", "whether a step ends when its updates are applied, as TensorFlow's does (docs/across-the-barrier.md)")
     string("plan", "a Plan file, which wins over --ordering")
     string("plugin", "a Python file that registers orderings")

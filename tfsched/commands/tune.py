@@ -123,7 +123,7 @@ def first_setting(method: Method) -> Setting:
     return Setting(
         method.partition_bytes or 0,
         DEFAULT_CREDIT_BYTES if method.credit_bytes is None else method.credit_bytes,
-        method.policy or Options.policy,
+        method.policy or Options().settled().policy,
     )
 
 

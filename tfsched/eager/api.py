@@ -185,7 +185,7 @@ def _own_task() -> list[str]:
 def _told() -> dict[str, Any]:
     """What holds in this process, for whoever asks; {} where scheduling is off. Called on a thread without scopes."""
     setting = calls.in_force()
-    return {} if setting is None else dataclasses.asdict(setting.options)
+    return {} if setting is None else dataclasses.asdict(setting.options.settled())
 
 
 def _say_what_stays_stock() -> None:

@@ -36,7 +36,7 @@ class Setting:
     @functools.cached_property
     def with_barrier(self) -> Setting:
         """The same with steps that end with their updates."""
-        return Setting(dataclasses.replace(self.options, barrier=True), self.client)
+        return Setting(dataclasses.replace(self.options.settled(), barrier=True), self.client)
 
     @property
     def does_nothing(self) -> bool:

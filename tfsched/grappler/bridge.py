@@ -39,7 +39,7 @@ class PassStats:
       largest: the same of the graph with most of them, that is of the training step.
       crossing: of the last training graph with ``barrier=False``, how many variables are updated in the background.
       kept: of the same graph, name of each variable that is updated within the step -> why.
-      options: the last graph's options; None before the first.
+      options: the last graph's options, with what "auto" stands for; None before the first.
     """
 
     graphs: int = 0
@@ -133,7 +133,7 @@ def _run(data: int, size: int, sink: int) -> int:
             crossed_functions.note(name, key, has_crossed(request.graph_def if graph is None else graph))
         with _LOCK:
             _STATS.graphs += 1
-            _STATS.options = options
+            _STATS.options = options.settled()
             if graph is not None:
                 _STATS.rewritten += 1
                 _STATS.ordered += report.ordered

@@ -127,6 +127,7 @@ def rewrite(
     plan = load_plan(options.plan) if options.plan else None
     if any(node.op in REDUCE_OPS for node in graph.node) and options.ordering != "none":
         changed = _schedule_all_reduces(GraphView(graph), step, options, plan, local, report) or changed
+    options = options.settled()  # all-reduces have sizes of their own
     crossing = None
     if not barrier.has_crossed(graph):
         view = GraphView(graph)

@@ -49,11 +49,11 @@ def options_of(session: Any) -> Options:
 
 def first_setting(options: Options, reach: Reach, in_force: tuple[str, int]) -> Setting:
     """What a training runs with that has these options, where ``in_force`` was configured (policy, credit in bytes)."""
-    policy = options.policy if in_force[0] == GRAPH else in_force[0]
+    policy = options.settled().policy if in_force[0] == GRAPH else in_force[0]
     credit_bytes = options.credit_bytes if in_force[1] < 0 else in_force[1]
-    piece_bytes = options.partition_bytes
+    piece_bytes = options.settled().partition_bytes
     if reach.all_reduces:
-        piece_bytes = piece_bytes or exchange_bytes(reach.workers)
+        piece_bytes = options.partition_bytes if options.partition_bytes > 0 else exchange_bytes(reach.workers)
         # It counts the transfers of a step, which fits no all-reduce: the graph has the other one.
         policy = "bytescheduler" if policy == _WAITING else policy
     return Setting(piece_bytes, credit_bytes, policy)

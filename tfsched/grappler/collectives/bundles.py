@@ -39,7 +39,8 @@ class Bundle:
 
 def piece_bytes(options: Options, pack: Pack) -> int:
     """Of how many bytes the pieces are at most in which a tensor is exchanged, where no plan says it."""
-    return options.partition_bytes or exchange_bytes(pack.members or 2)
+    given = options.partition_bytes
+    return given if given > 0 else exchange_bytes(pack.members or 2)
 
 
 def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options: Options) -> list[Bundle]:

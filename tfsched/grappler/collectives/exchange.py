@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorflow.core.framework import types_pb2
 
-from tfsched._options import Options
+from tfsched._options import AUTO, Options
 from tfsched._rules import WHOLE_BYTES
 from tfsched.graph_ops import EXCHANGE_OP
 from tfsched.grappler.collectives.bundles import Bundle, make_bundles, piece_bytes
@@ -114,7 +114,7 @@ def _wait_for_hand_over(view: GraphView, number: int) -> None:
 def policy(options: Options) -> str:
     """TicTac counts the transfers of a step, and waits for those that are missing: that fits one sender's reads, and not the
     messages of an all-reduce, which follow from each other. The queue by ranks that needs no count takes its place."""
-    return "bytescheduler" if options.policy == "tictac" else options.policy
+    return "bytescheduler" if options.policy in (AUTO, "tictac") else options.policy
 
 
 def _output(node: str, port: int) -> str:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from tfsched._options import Options
+from tfsched._rules import NEVER_WAITING
 from tfsched.graph_ops import AHEAD_OP, is_update
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.op_types import has_ref_input
@@ -20,9 +21,6 @@ from tfsched.grappler.reading.variables import VariableKey, is_stateless, key_of
 from tfsched.grappler.sending import partition, proxies, ranks
 from tfsched.grappler.sending.ranks import Ranked
 from tfsched.ordering import Plan
-
-# Policies that never wait for a rank that is missing while nothing is on the wire.
-NEVER_WAITING = frozenset({"bytescheduler", "p3", "prophet"})
 
 
 def are_tagged(options: Options) -> bool:

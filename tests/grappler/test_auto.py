@@ -1,0 +1,103 @@
+"""What "auto" stands for: the graphs it gives are those of the policy and the pieces that the documentation names."""
+
+import pytest
+import test_barrier
+import test_collectives
+from graphs import canonical, copy
+from test_partition import sized_graph
+
+import tfsched
+from tfsched import TfschedError
+from tfsched._options import AUTO_BYTES, Options
+from tfsched.bench.settings import find_settings
+from tfsched.bench.simulated import method_of
+from tfsched.eager.config import Setting
+from tfsched.grappler.rewrite import rewrite
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _library():
+    tfsched.load()
+
+
+@pytest.mark.parametrize(
+    ("given", "policy", "partition_bytes"),
+    [
+        ({}, "tictac", 0),
+        ({"barrier": False}, "bytescheduler", 500_000),
+        ({"policy": "p3"}, "p3", 0),
+        ({"policy": "p3", "barrier": False}, "p3", 500_000),
+        ({"policy": "tictac", "barrier": False}, "tictac", 0),
+        ({"policy": "fifo", "barrier": False}, "fifo", 0),
+        ({"partition_bytes": 8192}, "tictac", 8192),
+        ({"partition_bytes": 0, "barrier": False}, "bytescheduler", 0),
+        ({"policy": "auto", "partition_bytes": "auto", "barrier": False}, "bytescheduler", 500_000),
+    ],
+)
+def test_auto_stands_for_a_policy_and_a_size(given, policy, partition_bytes):
+    options = Options(seed=5, **given)
+    settled = options.settled()
+    assert (settled.policy, settled.partition_bytes) == (policy, partition_bytes)
+    assert (settled.seed, settled.barrier) == (5, options.barrier) and settled.settled() == settled
+    assert Options.from_parameters(options.to_parameters()) == options
+
+
+def test_the_log_and_the_environment_say_auto(monkeypatch):
+    monkeypatch.setenv("TFSCHED_PARTITION_BYTES", "auto")
+    monkeypatch.setenv("TFSCHED_POLICY", "auto")
+    options = Options(barrier=False)
+    assert options.partition_bytes == AUTO_BYTES and options.settled().partition_bytes == 500_000
+    assert "policy=auto (TFSCHED_POLICY)" in options.describe()
+    assert "partition_bytes=auto (TFSCHED_PARTITION_BYTES)" in options.describe()
+    with pytest.raises(TfschedError, match="credit_bytes is 'auto'; give a value of type int"):
+        Options(credit_bytes="auto")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_the_barrier_graphs_are_those_of_tictac_and_whole_tensors(seed):
+    graph, fetches = sized_graph(seed, 8)
+    auto, whole = (rewrite(copy(graph), one, fetches)[0] for one in (Options(), Options(policy="tictac", partition_bytes=0)))
+    assert canonical(auto) == canonical(whole)
+
+
+def test_across_the_barrier_updates_are_those_of_bytescheduler_in_pieces():
+    def crossed(options):
+        step = test_barrier.Step(side=512)  # 1 MiB a variable
+        result, report, body = step.cut(step.loss, step.apply(), options=options)
+        assert report.kept == {}
+        return result, body
+
+    explicit = crossed(Options(policy="bytescheduler", partition_bytes=500_000, barrier=False))
+    auto = crossed(Options(barrier=False))
+    assert {name: node.op for name, node in auto[1].items()} == {name: node.op for name, node in explicit[1].items()}
+    tagged = [node for node in (*auto[0].node, *auto[1].values()) if node.op in ("TfschedSplit", "TfschedProxy")]
+    assert len(tagged) >= 4 and all(node.attr["policy"].s == b"bytescheduler" for node in tagged)
+    assert [node.attr["N"].i for node in tagged if node.op == "TfschedSplit"].count(3) == len(
+        [node for node in tagged if node.op == "TfschedSplit"]
+    )
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("barrier", [True, False])
+def test_all_reduces_have_pieces_for_their_workers(workers, barrier):
+    step = test_collectives.Step(workers=workers)
+    auto, explicit = (
+        step.rewritten(options)[0]
+        for options in (Options(barrier=barrier), Options(policy="bytescheduler", partition_bytes=0, barrier=barrier))
+    )
+    for node in (reduces := test_collectives.by_op(auto, "TfschedAllReduce")):
+        assert (node.attr["policy"].s, node.attr["piece_bytes"].i) == (b"bytescheduler", 250_000 * workers)
+    assert len(reduces) == 3 and canonical(auto) == canonical(explicit)
+
+
+def test_steps_that_keep_the_barrier_beside_others_share_their_queue():
+    setting = Setting(Options(barrier=False), "me")
+    kept = setting.with_barrier.options
+    assert kept.barrier and (kept.policy, kept.partition_bytes) == ("bytescheduler", 500_000)
+
+
+def test_the_benchs_settings_and_the_simulator_take_auto():
+    (setting,) = find_settings(["bytescheduler:policy=auto:partition_bytes=auto:barrier=false"])
+    method = method_of(setting)
+    assert (method.policy, method.partition_bytes, method.barrier) == ("bytescheduler", 500_000, False)
+    assert method_of(setting, all_reducing=True).partition_bytes is None
