@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tfsched import TfschedError
 from tfsched.bench import BenchConfig, BenchError, predicting, run
 from tfsched.ordering import AllReduce, exchange_dag, make_plan
 
@@ -67,6 +68,17 @@ def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
     predicting.add_to(result)
     assert result["notes"][0].startswith("no prediction: it needs a traced step")
     assert all(row["predicted_s"] is None and row["prediction_error"] is None for row in result["settings"].values())
+
+
+def test_a_trace_that_cannot_be_used_leaves_what_was_measured():
+    class Empty(Trace):
+        def dag(self, receiver, bandwidth_bps=None):
+            raise TfschedError("The traced steps were all-reduced by stock TensorFlow.")
+
+    result = measured()
+    predicting.add_to(result, Empty())
+    assert result["notes"] == ["no prediction: The traced steps were all-reduced by stock TensorFlow."]
+    assert all(row["median_s"] == 1.5 and row["predicted_s"] is None for row in result["settings"].values())
 
 
 def test_a_setting_with_a_plan_is_predicted_by_that_plan():

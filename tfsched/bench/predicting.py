@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import ALL_REDUCING, find_settings
 from tfsched.bench.simulated import method_of
+from tfsched.errors import TfschedError
 from tfsched.ordering import Plan
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def predict(
 
     Raises:
       BenchError: there is no trace, or no limited link.
+      TfschedError: the trace cannot be used.
     """
     all_reducing = result["api"] in ALL_REDUCING
     if trace is None:
@@ -62,7 +64,7 @@ def add_to(result: dict[str, Any], trace: Any = None, plans: Mapping[str, str] |
     """
     try:
         predicted = predict(result, trace, plans)
-    except BenchError as error:
+    except TfschedError as error:  # what was measured stands without it
         predicted = {}
         result["notes"] = [*result.get("notes", []), f"no prediction: {error}"]
     for name, setting in result["settings"].items():
@@ -122,13 +124,10 @@ def _scaled(workload: Workload, factor: float) -> Workload:
 
 
 def _with_servers(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Cluster]:
-    from tfsched.simulator import Cluster, SimulatorError, methods, simulate, workload_of_trace
+    from tfsched.simulator import Cluster, methods, simulate, workload_of_trace
 
     bounds, workers, servers = result["bounds"], result["workers"], result["ps"]
-    try:
-        workload = workload_of_trace(trace, phase=result["phase"])
-    except SimulatorError as error:
-        raise BenchError(str(error)) from None
+    workload = workload_of_trace(trace, phase=result["phase"])
     endless = Cluster(bandwidth_bps=1e15, servers=servers)
     alone_us = simulate(workload, endless, methods()["tio"], iterations=1, warmup=1).median_us
     factor = bounds["compute_s"] * 1e6 / alone_us
