@@ -126,6 +126,20 @@ def test_workers_that_die(cluster, options, data):
     assert "beside the coordinator's closures" not in cluster.log("chief0")
 
 
+@pytest.mark.parametrize("options", [{}, CROSSING], ids=["ordered", "crossing"])
+def test_no_call_begins_while_the_cluster_learns_of_a_worker_that_came_back(cluster, options):
+    """TensorFlow may lose sight of an argument that is copied meanwhile, and then the call waits for it for ever."""
+    pending = cluster.submit("chief0", "counting.count_around_updates", options=options, steps=STEPS)
+    reached(cluster, STEPS // 5, pending)
+    cluster.kill("worker1")
+    time.sleep(1)  # the other one goes on meanwhile
+    cluster.restart("worker1")
+    result = pending.result(120)
+    assert all(len(counts) == STEPS and min(counts) >= 1 for counts in result["counts"])
+    assert result["updates"] >= 1 and result["calls"] >= STEPS
+    assert result["close"] == 0
+
+
 @pytest.mark.parametrize("options", [CROSSING, IN_CHUNKS], ids=["whole", "chunks"])
 def test_a_worker_that_dies_between_two_updates(cluster, options):
     steps, variables = 20, 4

@@ -147,10 +147,10 @@ def _setting(options: Options) -> Setting:
     if not _CLIENT:
         _CLIENT.append(uuid.uuid4().hex)
     setting = Setting(options, _CLIENT[0])
+    joining.watch()
     if setting.crosses:
         outstanding.watch()
         confirming.confirm_closures()
-        joining.watch()
     return setting
 
 

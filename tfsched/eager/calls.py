@@ -22,6 +22,7 @@ from tensorflow.python.eager import context as context_lib
 from tfsched.eager import outstanding, own_updates, python_lock
 from tfsched.eager.config import Setting
 from tfsched.eager.thread import blocks, current, looked_at
+from tfsched.eager.updating import gate
 from tfsched.grappler.bridge import install
 
 _LOCK = threading.Lock()
@@ -105,7 +106,10 @@ def _wrap_once() -> None:
             noted = outstanding.before_call(self, tensor_inputs, client, (name, setting))
             seen = own_updates.before_call((name, setting)) if crosses else None
         # What stock_call does, with another config.
+        elsewhere = outstanding.is_elsewhere(self)
         try:
+            if elsewhere:
+                gate.begin()
             python_lock.start()
             attrs = self.function_call_options.as_attrs()
             if setting is not None:
@@ -123,6 +127,8 @@ def _wrap_once() -> None:
             raise
         finally:
             python_lock.started()
+            if elsewhere:
+                gate.end()
             if noted is not None:
                 outstanding.after_call(noted)
         return outputs or None

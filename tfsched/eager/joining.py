@@ -13,7 +13,7 @@ from typing import Any
 from tensorflow.python.eager import context as context_lib
 
 from tfsched._log import log
-from tfsched.eager import capability, confirming, numbering, outstanding
+from tfsched.eager import capability, confirming, numbering, outstanding, updating
 from tfsched.errors import TfschedError
 
 
@@ -38,7 +38,8 @@ def watch() -> None:
         left = {task for task, address in before.items() if after.get(task) != address}
         _before(left)
         try:
-            stock_update(self, server_def, *args, **kwargs)
+            with updating.alone(self, [task for task in after if task != _own(server_def)]):
+                stock_update(self, server_def, *args, **kwargs)
         finally:
             _after(left)
 
@@ -55,6 +56,11 @@ def _addresses(server_def: Any) -> dict[str, str]:
         for job in server_def.cluster.job
         for index, address in job.tasks.items()
     }
+
+
+def _own(server_def: Any) -> str:
+    """This process's task in a cluster."""
+    return f"/job:{server_def.job_name}/replica:0/task:{server_def.task_index}"
 
 
 def _before(left: set[str]) -> None:

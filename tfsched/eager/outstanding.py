@@ -129,6 +129,11 @@ def call_failed(context: Any) -> None:
         current.closure.confirmer.numbering.lose_count()
 
 
+def is_elsewhere(context: Any) -> bool:
+    """Whether a function that is called now begins on another task."""
+    return bool(context.device_name) and _called_at(context) != own_task()
+
+
 def _takes_variables(inputs: Any) -> bool:
     """Whether any input is a resource, and so maybe a variable."""
     return any(one.dtype == tf.resource for one in inputs)

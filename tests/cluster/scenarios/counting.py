@@ -1,8 +1,11 @@
 """Steps that leave a mark for each time they were applied: on every variable, one element for every step."""
 
 import tempfile
+import time
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import execute
 
 from . import strategy as strategies
 
@@ -75,6 +78,35 @@ def count(task, options=None, steps=500, data=False):
         "given back": sum(one.given_back for one in confirmers if one is not None),
         "steps of workers": [places.count(index) for index in range(len(confirmers))],
     }
+
+
+def count_around_updates(task, options, steps):
+    """As count(); also how often TensorFlow updated the cluster, and how many calls on workers began close to that.
+
+    Close is within the update, or before it and not ended when it began, but for calls that had lasted for two seconds.
+    """
+    updates, calls = [], []
+    stock_update, stock_call = pywrap_tfe.TFE_ContextUpdateServerDef, execute.execute_with_cancellation
+
+    def noted(into, function):
+        def call(*args):
+            span = [time.monotonic(), float("inf")]
+            into.append(span)
+            try:
+                return function(*args)
+            finally:
+                span[1] = time.monotonic()
+
+        return call
+
+    pywrap_tfe.TFE_ContextUpdateServerDef = noted(updates, stock_update)
+    execute.execute_with_cancellation = noted(calls, stock_call)
+    try:
+        result = count(task, options, steps)
+    finally:
+        pywrap_tfe.TFE_ContextUpdateServerDef, execute.execute_with_cancellation = stock_update, stock_call
+    close = [call for begin, end in updates for call in calls if begin - 2 < call[0] < end and call[1] > begin]
+    return {**result, "updates": len(updates), "calls": len(calls), "close": len(close)}
 
 
 def count_beside(task, options, steps):
