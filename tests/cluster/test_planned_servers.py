@@ -150,6 +150,30 @@ def test_a_plan_of_servers_groups_pulls_as_pushes(trace):
     assert trace.plan("tio").groups is None
 
 
+def test_optimal_plans_pushes_with_their_way_back(trace):
+    """What is needed first is pushed first, for it has to come back. One way alone would send first what is made first."""
+    # Computing takes so long that all but the last gradient would be through when it is made.
+    steps = [
+        dataclasses.replace(
+            step, ops={name: (100 * start_us, 100 * length_us) for name, (start_us, length_us) in step.ops.items()}
+        )
+        for step in trace.steps
+    ]
+    plan = dataclasses.replace(trace, steps=steps).plan("optimal", bandwidth_bps=BANDWIDTH_BPS, startup_us=1.0)
+    by_link = collections.defaultdict(list)
+    for push in pushes_of(GraphView(trace.graph()), trace.sizes):
+        by_link[push.sender, push.receiver].append(push)
+    longest = max(by_link.values(), key=len)
+    needed = [min(plan.priorities[pull] for pull in push.pulls) for push in longest]
+    pushed = [
+        min(plan.priorities[name] for name in (push.sent.name, push.other_name) if name in plan.priorities)
+        for push in longest
+    ]
+    in_need = [priority for _, priority in sorted(zip(needed, pushed, strict=True))]
+    assert len(in_need) > 2 and len(set(in_need)) > 1
+    assert in_need == sorted(in_need)
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", [True, False], ids=["resource", "reference"])
 def test_what_is_planned_is_what_is_sent(cluster, trace, wanted, algorithm, kind):

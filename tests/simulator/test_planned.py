@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -99,6 +100,35 @@ def test_a_plan_of_the_workload_gives_the_step_of_its_ordering(algorithm: str, s
         for method in (one, Method("m", "layer", "bytescheduler", None, 1, plan=made))
     ]
     assert steps[0] == pytest.approx(steps[1])
+
+
+@pytest.mark.parametrize("model", ["mlp24", "resnet50", "transformer"])
+def test_a_plan_for_servers_is_one_of_both_ways(model: str) -> None:
+    """Where a transfer is pulled behind its push, the best messages of one way are not those of both."""
+    workload = Workload.from_layers(profiles.load(model))
+    ops = tuple(dataclasses.replace(op, time_us=op.time_us * 1e6 / workload.compute_us) for op in workload.ops)
+    workload = dataclasses.replace(workload, ops=ops)
+    bps = sum(one.size_bytes for one in workload.parameters) * 8e6 / workload.compute_us
+    cluster = Cluster(bandwidth_bps=bps, startup_us=60.0, barrier=False, updates="piece")
+    dag = workload.gradient_dag(bps, 60.0)
+    steps_us = []
+    for pushed in (True, False):
+        made = make_plan(dag, "optimal", pushed=pushed)
+        assert set(made.priorities) == {op.name for op in dag.recvs}
+        method = Method("m", "layer", "bytescheduler", None, 1, plan=made)
+        steps_us.append(simulate(workload, cluster, method, iterations=3).median_us)
+        if pushed:
+            assert made.metadata["notes"]["chosen"] == "flow"
+            assert steps_us[0] == pytest.approx(made.metadata["notes"]["makespan_us"], rel=0.03)  # bytes in whole blocks
+    assert steps_us[0] < 0.99 * steps_us[1]
+
+
+def test_times_that_are_given_count_both_ways() -> None:
+    dag = Workload.from_layers(layers((5, 5, 20_000), (5, 5, 20_000))).gradient_dag(8e9, 1.0)
+    times = {op.name: 3_000.0 for op in dag.recvs}
+    plans = [make_plan(dag, "optimal", given, pushed=True) for given in (None, times)]
+    spans = [plan.metadata["notes"]["makespan_us"] for plan in plans]
+    assert spans[0] < 100 and spans[1] > 6_000
 
 
 def test_pushes_go_by_their_own_entries_and_pulls_by_theirs() -> None:

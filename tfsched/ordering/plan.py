@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tfsched._rules import BLOCK_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES
 
-from . import _checks, registry
+from . import _checks, registry, servers
 from ._checks import show
 from ._messages import costs
 from .carried import Piece, carried
@@ -250,13 +250,22 @@ class Plan:
         return cls.from_json(text)
 
 
-def make_plan(dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = None, seed: int = 0) -> Plan:
+def make_plan(
+    dag: Dag, algorithm: str, times_us: Mapping[str, float] | None = None, seed: int = 0, pushed: bool = False
+) -> Plan:
     """Run the ordering registered as `algorithm` on `dag` and return its Plan.
+
+    `pushed`: each transfer is pushed to a server first and pulled from there, piece by piece. Orderings that can plan both
+    ways (`servers.FLOWS`) do; others plan one.
 
     Raises OrderingError for an unknown name, DagError for bad times, and PlanError if the ordering
     returns anything but one finite priority for every recv of the dag.
     """
-    return plan_of(dag, algorithm, registry.get(algorithm)(dag, times_us, seed=seed), seed)
+    ordering = registry.get(algorithm)
+    if pushed and algorithm in servers.FLOWS:
+        both = Decision.of(ordering(servers.pushed_first(dag), servers.both_ways(dag, times_us), seed=seed))
+        return plan_of(dag, algorithm, servers.of_pulls(both, dag), seed)
+    return plan_of(dag, algorithm, ordering(dag, times_us, seed=seed), seed)
 
 
 def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int = 0) -> Plan:

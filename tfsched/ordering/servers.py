@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from . import _paths
@@ -13,6 +14,8 @@ from .decision import Decision
 from .flow import best_flow, check, lower_bound
 from .oracle import times_ns
 
+# Orderings that plan pushes and pulls as a flow, where pieces go through servers one by one.
+FLOWS = ("optimal",)
 # A plan counts as proven this near to the bound.
 _TOLERANCE = 1e-5
 
@@ -35,6 +38,30 @@ def pushed_first(dag: Dag) -> Dag:
         else:
             ops.append(op)
     return Dag(resources, ops)
+
+
+def both_ways(dag: Dag, times_us: Mapping[str, float] | None) -> dict[str, float]:
+    """Return `times_us` of `dag` for `pushed_first(dag)`: a push takes as long as its pull."""
+    given = dict(times_us or {})
+    for before, op in itertools.pairwise(pushed_first(dag).ops):
+        if op.name in given and before.name not in dag.index:
+            given[before.name] = given[op.name]
+    return given
+
+
+def of_pulls(decision: Decision, dag: Dag) -> Decision:
+    """Return what a decision for `pushed_first(dag)` says of the transfers of `dag`: of their pulls, and so of both ways."""
+    parts = [tuple(part for part in message.parts if part.recv in dag.index) for message in decision.messages]
+    return Decision(
+        {name: value for name, value in decision.items() if name in dag.index},
+        partition_bytes=decision.partition_bytes,
+        credit_bytes=decision.credit_bytes,
+        groups=[[name for name in group if name in dag.index] for group in decision.groups] if decision.merges else None,
+        preemptive=decision.preemptive,
+        policy=decision.policy,
+        messages=[message._replace(parts=mine) for message, mine in zip(decision.messages, parts, strict=True) if mine],
+        notes=decision.notes,
+    )
 
 
 def _unlike(name: str, known: Mapping[str, object]) -> str:

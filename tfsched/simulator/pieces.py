@@ -11,7 +11,7 @@ from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
 from tfsched.ordering.decision import Decision
-from tfsched.ordering.servers import pushed_first
+from tfsched.ordering.servers import FLOWS, pushed_first
 
 from .cluster import Cluster
 from .cutting import MAX_PIECES, Parts, Piece, Planned, bundled, cut, split
@@ -22,8 +22,6 @@ from .workload import Parameter, Workload
 
 # What a preemptive decision is cut into where it says no size: what is on the wire cannot be overtaken.
 PREEMPTION_BYTES = 1_000_000
-# Orderings that plan pushes and pulls as a flow, where pieces go through servers one by one.
-FLOWS = ("optimal",)
 
 
 class Scheduled(NamedTuple):

@@ -175,8 +175,8 @@ class StepTrace:
         """The Plan of an ordering for all receivers, with what goes as one tensor, and in which pieces.
 
         Of parameter servers the pulls of each task are planned by its own partition. The pushes from one task to another are
-        planned as all-reduces are: from when a gradient is made to when its variable is next used. Variables are pulled in
-        the groups and pieces in which they are pushed.
+        planned as all-reduces are: from when a gradient is made to when its variable is next used; ``optimal`` plans the
+        way back, too. Variables are pulled in the groups and pieces in which they are pushed.
 
         Args:
           algorithm: the name of a registered ordering.
@@ -198,8 +198,8 @@ class StepTrace:
         pushes = pushes_of(GraphView(self.graph()), self.sizes)
         others = {name for push in pushes for name in (push.sent.name, *push.pulls)}
 
-        def planned(dag: Dag) -> Plan:
-            return make_plan(with_link(dag, bandwidth_bps, startup_us), algorithm, seed=seed)
+        def planned(dag: Dag, pushed: bool = False) -> Plan:
+            return make_plan(with_link(dag, bandwidth_bps, startup_us), algorithm, seed=seed, pushed=pushed)
 
         receivers = {self.links[name].rpartition(">")[2] for name in self.links.keys() - {push.sent.name for push in pushes}}
         plans = [planned(self.dag(receiver)) for receiver in self.receivers() if receiver in receivers]
@@ -211,7 +211,7 @@ class StepTrace:
             by_link.setdefault((push.sender, push.receiver), []).append(push)
         priorities = {name: value for plan in plans for name, value in plan.priorities.items()}
         for link, mine in by_link.items():
-            plan = planned(self._dag_of_pushes(mine, *link))
+            plan = planned(self._dag_of_pushes(mine, *link), pushed=True)
             for push in mine:
                 if push.sent.name in plan.partition_bytes:
                     sizes.update(dict.fromkeys(push.pulls, plan.partition_bytes[push.sent.name]))
