@@ -40,3 +40,8 @@ _UPDATE = re.compile(
 def is_update(op: str) -> bool:
     """Whether ops of this type change the variable that is their first input."""
     return _UPDATE.match(op) is not None
+
+
+def update_name(variable: str, task: str) -> str:
+    """What a plan calls the push that updates a variable where the name of what is pushed may be another one."""
+    return f"{variable}<-@{task}"

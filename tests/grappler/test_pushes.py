@@ -15,6 +15,7 @@ from tfsched.grappler.reading.transfers import PROXY_OP, SPLIT_OP, find_transfer
 from tfsched.grappler.rewrite import rewrite
 from tfsched.grappler.sending import pushes
 from tfsched.grappler.sending.proxies import strip_proxies
+from tfsched.ordering import Plan
 
 tf1 = tf.compat.v1
 PS, WORKER_TASK = TASKS[0], TASKS[2]
@@ -242,8 +243,6 @@ def test_the_graph_of_a_background_function_is_tagged_with_the_ranks_of_the_step
     sizes = {f"take2:0@{PS}": 4096}
     plan = {"format": "tfsched-plan/1", "algorithm": "x", "transfers": []}
     plan["transfers"] = [{"name": name, "priority": 0, "partition_bytes": size} for name, size in sizes.items()]
-    from tfsched.ordering import Plan
-
     ranked = pushes.tag_pushes(
         GraphView(whole), Options(**tagging, partition_bytes=0), ranks, plan=Plan.from_json(json.dumps(plan))
     )
@@ -255,3 +254,55 @@ def test_a_background_function_is_left_alone_where_it_must_be(tagging):
     assert pushes.tag_pushes(GraphView(graph_def), Options(), {}) == []
     assert pushes.tag_pushes(GraphView(graph_def), Options(**tagging), {}, capable={PS}) == []
     assert not [node for node in graph_def.node if node.op in (PROXY_OP, SPLIT_OP)]
+
+
+def plan_of(**priorities):
+    """A plan of pushes to the first parameter server."""
+    return Plan("drawn", {f"{name}:0@{PS}": value for name, value in priorities.items()})
+
+
+def graph_of(function):
+    graph_def, _ = build(function)
+    view = GraphView(place(graph_def))
+    needed = [True] * len(view.nodes)
+    return view, needed, find_transfers(view, needed)
+
+
+def three_pushes():
+    a, b, c = made("a"), made("b"), made("c")
+    w0, w1, w2 = variable("w0"), variable("w1"), variable("w2")
+    with tf.device(PS0):
+        w0.assign_sub(a)
+        w1.assign_sub(b)
+        w2.assign_sub(c)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"a": 5.0, "c": 1.0}, {"a": 5.0, "b": 1.0, "c": 1.0}),  # w1 is pulled before w2
+        ({"b": 4.0}, {"a": 4.0, "b": 4.0}),  # w2 is pulled behind all that the plan knows
+        ({}, {}),
+    ],
+)
+def test_a_push_that_a_plan_does_not_know_goes_with_what_is_pulled_next(known, expected):
+    view, needed, transfers = graph_of(three_pushes)
+    ranks = {(PS, "w0"): 0, (PS, "w1"): 3, (PS, "w2"): 7}
+    plan = pushes.filled(view, needed, transfers, ranks, plan_of(**known))
+    assert plan.priorities == plan_of(**expected).priorities
+    # A variable that is not pulled tells nothing.
+    assert pushes.filled(view, needed, transfers, {}, plan_of(**known)).priorities == plan_of(**known).priorities
+
+
+def test_a_push_is_known_by_its_variable_where_its_gradient_has_another_name():
+    view, needed, _ = graph_of(three_pushes)
+    traced = Plan("drawn", {f"w0<-@{PS}": 2.0, f"fused:1@{PS}": 2.0, f"b:0@{PS}": 1.0, f"w1<-@{PS}": 9.0})
+    plan = pushes.named(view, needed, traced)
+    assert plan.priorities == {**traced.priorities, f"a:0@{PS}": 2.0}  # b's own name wins
+
+
+def test_one_variables_name_is_not_anothers():
+    view, needed, _ = graph_of(three_pushes)
+    plan = Plan("drawn", {f"w0<-@{TASKS[1]}": 2.0, f"other<-@{PS}": 2.0})
+    assert pushes.named(view, needed, plan).priority_of(f"a:0@{PS}") is None

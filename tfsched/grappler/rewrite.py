@@ -239,7 +239,11 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
     ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
     report.variable_ranks = pushes.variable_ranks(view, ranked)
     if pushes.are_tagged(options):
-        report.pushes = _add_pushes(groups, view, needed, transfers, report.variable_ranks, step.capable, plan)
+        made = _late(transfers, step.capable)
+        if plan is not None:
+            plan = pushes.filled(view, needed, made, report.variable_ranks, plan)
+            cutter = partition.Cutter(view, options, plan, step.feeds, step.capable)
+        report.pushes = _add_pushes(groups, view, needed, made, report.variable_ranks, plan)
         ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
     report.count(transfers, ranked, cutter.whole)
     if ranked:
@@ -251,7 +255,9 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
 def _join_groups(
     view: GraphView, needed: list[bool], step: _Step, options: Options, plan: Plan | None, report: Report
 ) -> tuple[GraphView, Plan | None]:
-    """Joins what the plan groups, in place; the graph as it is then, and the plan with the joined tensors."""
+    """Joins what the plan groups, in place; the graph as it is then, and the plan with what it calls transfers there."""
+    if plan is not None and pushes.are_tagged(options):
+        plan = pushes.named(view, needed, plan)
     if plan is None or not any(len(group) > 1 for group in plan.groups or ()):
         return view, plan
     joined = grouping.join_groups(view, needed, plan, pushes.are_tagged(options), step.feeds, step.capable)
@@ -279,18 +285,21 @@ def _order(
     return groups
 
 
+def _late(transfers: list[Transfer], capable: Collection[str] | None) -> list[Transfer]:
+    """What may be a push: transfers that only a policy that never waits can order."""
+    late = (MADE_FROM_TRANSFERS, CONDITIONAL)
+    return [one for one in transfers if one.keep in late and (capable is None or one.sender in capable)]
+
+
 def _add_pushes(
     groups: Groups,
     view: GraphView,
     needed: list[bool],
-    transfers: list[Transfer],
+    made: list[Transfer],
     ranks_of: dict[VariableKey, int],
-    capable: Collection[str] | None,
     plan: Plan | None,
 ) -> int:
     """Appends the pushes to what already goes between the same tasks, marks them as ordered and counts them."""
-    late = (MADE_FROM_TRANSFERS, CONDITIONAL)
-    made = [one for one in transfers if one.keep in late and (capable is None or one.sender in capable)]
     found = pushes.find_pushes(view, needed, made, ranks_of, plan)
     for tasks, group in found.items():
         groups.setdefault(tasks, []).extend(group)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfsched.graph_ops import PASSING_ON, WHOLE_READS, is_update
+from tfsched.graph_ops import PASSING_ON, WHOLE_READS, is_update, update_name
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.transfers import Transfer, find_transfers, tensor_name
 from tfsched.tracing.exchanges import Rate, TracedExchange, rate_of_rows
@@ -24,6 +24,8 @@ class Push:
       pulls: names in plans of the transfers that bring the variable to the sender.
       other_name: what it is called where TensorFlow's optimizers have taken identities away behind the op that makes it, as
         they do in some graphs and not in others; "" if it is called the same.
+      update_name: what it is called by the variable (:func:`tfsched.graph_ops.update_name`) where it comes from an op that
+        TensorFlow has made of several, as it has no such op in the graph that tfsched sees; "" elsewhere.
     """
 
     sent: TracedExchange
@@ -31,6 +33,11 @@ class Push:
     receiver: str
     pulls: tuple[str, ...]
     other_name: str = ""
+    update_name: str = ""
+
+    def other_names(self) -> tuple[str, ...]:
+        """All that it may be called besides."""
+        return tuple(filter(None, (self.other_name, self.update_name)))
 
 
 def pushes_of(view: GraphView, sizes: dict[str, int]) -> list[Push]:
@@ -57,7 +64,9 @@ def pushes_of(view: GraphView, sizes: dict[str, int]) -> list[Push]:
         sent = TracedExchange(name, sizes.get(name, 0), view.nodes[transfer.source].name, use, name)
         other = _without_identities(view, transfer)
         pulled = tuple(pull.name(view) for pull in back)
-        found.append(Push(sent, transfer.sender, transfer.receiver, pulled, other if other != name else ""))
+        fused = view.nodes[transfer.source].op.startswith("_") and len(variables) == 1
+        update = update_name(view.nodes[variables[0]].name, transfer.receiver) if fused else ""
+        found.append(Push(sent, transfer.sender, transfer.receiver, pulled, other if other != name else "", update))
     return found
 
 

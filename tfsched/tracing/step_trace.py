@@ -219,6 +219,7 @@ class StepTrace:
                     cut = plan.pieces.get(push.sent.name, ())
                     pieces[pull] = tuple((size, priorities[pull]) for size, _ in cut)
             plan = plan.renamed({push.sent.name: push.other_name for push in mine if push.other_name})
+            plan = plan.renamed({push.sent.name: push.update_name for push in mine if push.update_name})
             for group in plan.groups or ():
                 groups += [group, tuple(name for push in mine if push.sent.name in group for name in push.pulls)]
             plans.append(plan)

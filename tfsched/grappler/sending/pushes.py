@@ -8,12 +8,13 @@ policies that send the best of what is there (ByteScheduler, section 4.1; P3, se
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tfsched._options import Options
 from tfsched._rules import NEVER_WAITING
-from tfsched.graph_ops import AHEAD_OP, is_update
+from tfsched.graph_ops import AHEAD_OP, is_update, update_name
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.op_types import has_ref_input
 from tfsched.grappler.reading.transfers import CONDITIONAL, GROUP_OP, MADE_FROM_TRANSFERS, Transfer, find_transfers
@@ -71,19 +72,78 @@ def find_pushes(
       plan: with priorities of pushes.
     """
     found: dict[tuple[str, str], list[tuple[bool, float, int, Transfer]]] = {}
+    for position, (transfer, reached) in enumerate(_with_variables(view, needed, transfers)):
+        planned = None if plan is None else plan.priority_of(transfer.plan_name(view))
+        urgency = min(ranks_of.get(key, math.inf) for key in reached) if planned is None else planned
+        group = found.setdefault((transfer.sender, transfer.receiver), [])
+        group.append((planned is None, urgency, position, transfer))
+    return {tasks: [transfer for *_, transfer in sorted(group, key=lambda row: row[:3])] for tasks, group in found.items()}
+
+
+def _with_variables(
+    view: GraphView, needed: Sequence[bool], transfers: Iterable[Transfer]
+) -> Iterator[tuple[Transfer, set[VariableKey]]]:
+    """The pushes among ``transfers``, in their order, and the variables that each one updates."""
     updates = _Updates(view, needed)
-    for position, transfer in enumerate(transfers):
+    for transfer in transfers:
         if transfer.keep not in ("", MADE_FROM_TRANSFERS, CONDITIONAL):
             continue
         if any(has_ref_input(view.nodes[number], port) for number, port in transfer.consumers):
             continue
         reached = updates.behind(transfer)
         if reached:
-            planned = None if plan is None else plan.priority_of(transfer.plan_name(view))
-            urgency = min(ranks_of.get(key, math.inf) for key in reached) if planned is None else planned
-            group = found.setdefault((transfer.sender, transfer.receiver), [])
-            group.append((planned is None, urgency, position, transfer))
-    return {tasks: [transfer for *_, transfer in sorted(group, key=lambda row: row[:3])] for tasks, group in found.items()}
+            yield transfer, reached
+
+
+def named(view: GraphView, needed: Sequence[bool], plan: Plan) -> Plan:
+    """The plan with each push that it knows by its variable (:func:`tfsched.graph_ops.update_name`) as this graph calls it.
+
+    A trace is of the graph that ran. Behind this rewrite TensorFlow fuses ops, so that a gradient is another op's output
+    there, of another name.
+    """
+    others = {}
+    for transfer, reached in _with_variables(view, needed, find_transfers(view, list(needed))):
+        name = transfer.plan_name(view)
+        if len(reached) == 1 and plan.priority_of(name) is None:
+            ((task, variable),) = reached
+            others[update_name(variable, task)] = name
+    return plan.renamed(others) if others else plan
+
+
+def filled(
+    view: GraphView,
+    needed: Sequence[bool],
+    transfers: Sequence[Transfer],
+    ranks_of: Mapping[VariableKey, int],
+    plan: Plan,
+) -> Plan:
+    """The plan with a priority for each push that it does not know: that of the push whose variable is pulled next.
+
+    So what a plan does not know (it may be of another version of the program) does not wait for all that it knows. A push
+    whose variable is pulled behind all others, or not at all, stays without a priority, and goes last.
+
+    Args:
+      view: as in :func:`find_pushes`.
+      needed: as there.
+      transfers: as there.
+      ranks_of: as there.
+      plan: with priorities of pushes.
+    """
+    known: dict[tuple[str, str], list[tuple[float, float]]] = {}  # link -> (rank of the pull, priority)
+    unknown = []
+    for transfer, reached in _with_variables(view, needed, transfers):
+        rank = min(ranks_of.get(key, math.inf) for key in reached)
+        priority = plan.priority_of(transfer.plan_name(view))
+        if priority is None:
+            unknown.append((transfer, rank))
+        else:
+            known.setdefault((transfer.sender, transfer.receiver), []).append((rank, priority))
+    priorities = dict(plan.priorities)
+    for transfer, rank in unknown:
+        later = [row for row in known.get((transfer.sender, transfer.receiver), ()) if row[0] >= rank]
+        if later and rank < math.inf:
+            priorities[transfer.plan_name(view)] = min(later)[1]
+    return dataclasses.replace(plan, priorities=priorities)
 
 
 def tag_pushes(
@@ -113,10 +173,13 @@ def tag_pushes(
         return []
     needed = [True] * len(view.nodes)
     transfers = [one for one in find_transfers(view, needed) if capable is None or one.sender in capable]
+    if plan is not None:
+        plan = filled(view, needed, transfers, variable_ranks, plan)
     groups = find_pushes(view, needed, transfers, variable_ranks, plan)
-    groups.update(_values_ahead(view, transfers, variable_ranks))
     cutter = partition.Cutter(view, options, plan, (), capable)
     ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
+    for ahead in _values_ahead(view, transfers, variable_ranks).values():
+        ranked += ranks.as_urgent(ahead, cutter.cut)
     proxies.insert_proxies(view, ranked, options)
     partition.insert_chunks(view, ranked, options)
     return ranked
@@ -124,15 +187,16 @@ def tag_pushes(
 
 def _values_ahead(
     view: GraphView, transfers: Sequence[Transfer], ranks_of: Mapping[VariableKey, int]
-) -> dict[tuple[str, str], list[Transfer]]:
-    """The transfers that bring a variable's new value to the next step's reader, the most urgent first."""
-    found: dict[tuple[str, str], list[tuple[float, int, Transfer]]] = {}
-    for position, transfer in enumerate(transfers):
+) -> dict[tuple[str, str], list[tuple[Transfer, int]]]:
+    """The transfers that bring a variable's new value to the next step's reader, with the ranks of the pulls they spare."""
+    found: dict[tuple[str, str], list[tuple[Transfer, int]]] = {}
+    last = 1 + max(ranks_of.values(), default=-1)
+    for transfer in transfers:
         variable = variable_behind(view, transfer.source)
         if view.nodes[transfer.source].op == AHEAD_OP and variable is not None:
-            urgency = ranks_of.get(key_of(view, variable), math.inf)
-            found.setdefault((transfer.sender, transfer.receiver), []).append((urgency, position, transfer))
-    return {tasks: [transfer for *_, transfer in sorted(group, key=lambda row: row[:2])] for tasks, group in found.items()}
+            rank = ranks_of.get(key_of(view, variable), last)
+            found.setdefault((transfer.sender, transfer.receiver), []).append((transfer, rank))
+    return found
 
 
 class _Updates:

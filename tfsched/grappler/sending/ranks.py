@@ -30,7 +30,7 @@ class Ranked:
 
     Attributes:
       transfer: which.
-      rank: how many transfers and chunks go before it, or before its first chunk.
+      rank: how many transfers and chunks go before it, or before its first chunk; of :func:`as_urgent`, that of another.
       count: how many transfers and chunks there are.
       cut: how it leaves; None for whole.
       ranks: of each chunk, where they do not follow one another.
@@ -72,6 +72,21 @@ def number(
             ranked.append(Ranked(transfer, rank, count, one))
             rank += size
     return ranked
+
+
+def as_urgent(group: Iterable[tuple[Transfer, int]], cut: Callable[[Transfer], Cut | None]) -> list[Ranked]:
+    """Transfers that have the ranks of others, with all their chunks: they leave among those others, on the same link.
+
+    Args:
+      group: transfers between two tasks, with their ranks; ranks may be equal and missing.
+      cut: how a transfer leaves.
+    """
+    cuts = [(transfer, rank, cut(transfer)) for transfer, rank in group]
+    chunks = [1 if one is None else one.chunks for _, _, one in cuts]
+    return [
+        Ranked(transfer, rank, sum(chunks), one, (rank,) * size if size > 1 else ())
+        for (transfer, rank, one), size in zip(cuts, chunks, strict=True)
+    ]
 
 
 def _interleaved(

@@ -1,0 +1,85 @@
+"""Across the barrier, values that are sent ahead and values that the next step pulls leave in one order."""
+
+import pytest
+import tensorflow as tf
+from graphs import PS0, WORKER
+
+import tfsched
+from tfsched._options import Options
+from tfsched.grappler.barrier.piecewise import PIECE_OP
+from tfsched.grappler.reading.transfers import PROXY_OP, SPLIT_OP
+from tfsched.grappler.rewrite import rewrite
+
+tf1 = tf.compat.v1
+HOME = WORKER.rpartition("/device")[0]
+LARGE, SMALL = [64, 64], [64]  # 16 KiB are sent ahead, 256 bytes are not
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _library():
+    tfsched.load()
+
+
+def crossing(layers, options):
+    """A chain of layers with a large and a small variable each; what the step and what its background function send."""
+    with tf.Graph().as_default() as graph:
+        hidden = tf1.placeholder_with_default(tf.ones([2, 64]), [2, 64])
+        variables = []
+        for layer in range(layers):
+            for name, shape in (("weight", LARGE), ("bias", SMALL)):
+                with tf.device(PS0):
+                    variable = tf1.get_variable(f"{name}{layer}", shape, use_resource=True)
+                    value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.float32, name=f"read_{name}{layer}")
+                variables.append(variable)
+                with tf.device(WORKER):
+                    hidden = hidden @ value if name == "weight" else tf.tanh(hidden + value)
+        with tf.device(WORKER):
+            loss = tf.reduce_mean(hidden)
+            gradients = tf.gradients(loss, variables)
+        update = tf1.train.GradientDescentOptimizer(0.1).apply_gradients(zip(gradients, variables, strict=True))
+        graph_def = graph.as_graph_def()
+    handles = {node.name for node in graph_def.node if node.op == "VarHandleOp"}
+    for node in graph_def.node:
+        if node.name in handles or set(node.input) & handles:
+            node.device = PS0
+        node.device = node.device or WORKER
+    result, report = rewrite(graph_def, options, [loss.name, update.name], home=HOME)
+    assert len(report.crossing) == 2 * layers
+    body = [node for function in result.library.function for node in function.node_def]
+    return sent(result.node), sent(body)
+
+
+def sent(nodes):
+    """Variable's name -> ranks of all that a parameter server sends of it."""
+    found = {}
+    for node in nodes:
+        if node.op in (PROXY_OP, SPLIT_OP) and node.device.startswith("/job:ps"):
+            name = node.attr["transfer"].s.decode()
+            first, count = node.attr["rank"].i, node.attr["N"].i if node.op == SPLIT_OP else 1
+            found[name] = list(node.attr["ranks"].list.i) or [first + chunk for chunk in range(count)]
+        elif node.op == PIECE_OP:  # updates a piece and sends it on
+            for name, rank in zip(node.attr["transfers"].list.s, node.attr["ranks"].list.i, strict=True):
+                found.setdefault(name.decode(), []).append(rank)
+    return found
+
+
+@pytest.mark.parametrize("partition_bytes", [0, 4096])
+@pytest.mark.parametrize("policy", ["bytescheduler", "p3", "prophet"])
+def test_a_value_that_is_sent_ahead_is_as_urgent_as_the_pull_that_it_spares(policy, partition_bytes):
+    layers = 5
+    pulled, ahead = crossing(layers, Options(barrier=False, policy=policy, partition_bytes=partition_bytes))
+    pulls = [(f"read_{name}{layer}:0", name == "weight") for layer in range(layers) for name in ("weight", "bias")]
+    assert set(pulled) == {name for name, _ in pulls}
+    in_order = sorted(pulled, key=lambda name: pulled[name][0])
+    assert in_order == [name for name, _ in pulls]
+    # What is sent ahead is called by the background function's nodes, in the order of the variables that it updates.
+    assert len(ahead) == layers
+    chunks = 4 if partition_bytes else 1
+    first_pulled = [pulled[name][0] for name, large in pulls if large]
+    assert sorted(ranks[0] for ranks in ahead.values()) == first_pulled
+    for ranks in ahead.values():
+        assert len(ranks) == chunks
+        # Not behind the next pull, of which the value is needed later, nor before the one of which it is needed sooner.
+        here = first_pulled.index(ranks[0])
+        small = pulled[f"read_bias{here}:0"][0]
+        assert all(first_pulled[here] <= rank < small for rank in ranks)
