@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ._messages import Cost, costs
@@ -19,12 +20,61 @@ def suffix_least(values: Sequence[int]) -> list[int]:
     return result
 
 
-def prefix_most(values: Sequence[int]) -> list[int]:
-    """Return the values raised until they ascend."""
-    result = list(values)
-    for i in range(1, len(result)):
-        result[i] = max(result[i], result[i - 1])
+def opposed(gradients: Sequence[Gradient]) -> list[tuple[int, Gradient]]:
+    """Return (position, gradient) of all, in an order in which neither releases nor tails descend.
+
+    Where they do not ascend together some gradients are changed, to ones that are harder to serve: their tails are raised,
+    or they are released later. Those that change have the least bytes: the others are a heaviest subsequence of ascending
+    tails. Batch normalisation's statistics are made first and needed first, and of a few bytes: if they raised all later
+    tails, a plan would see nothing but urgent gradients. O(N log N).
+    """
+    order = sorted(range(len(gradients)), key=lambda i: (gradients[i].release, gradients[i].tail, i))
+    kept = set(_heaviest([gradients[i].tail for i in order], [gradients[i].wire + 1 for i in order]))
+    tails = [gradients[order[place]].tail for place in sorted(kept)]
+    releases = [gradients[order[place]].release for place in sorted(kept)]
+    changed: list[tuple[int, int, int]] = []  # release, tail, position
+    before = 0  # of those that are kept
+    for place, i in enumerate(order):
+        release, tail = gradients[i].release, gradients[i].tail
+        if place in kept:
+            before += 1
+        else:
+            tail = max(tail, tails[before - 1] if before else 0)
+            sooner = bisect.bisect_left(tails, tail)  # of those that are kept, so many are less urgent
+            release = max(release, releases[sooner - 1] if sooner else 0)
+        changed.append((release, tail, i))
+    result = []
+    most = 0
+    for release, tail, i in sorted(changed):
+        most = max(most, tail)
+        result.append((i, gradients[i]._replace(release=release, tail=most)))
     return result
+
+
+def _heaviest(values: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """The places of a subsequence of values that do not descend, with the most weight."""
+    ends: list[int] = []  # values at which subsequences end, ascending, and so are their weights
+    best: list[tuple[int, int]] = []  # weight, last place
+    previous: list[int] = []
+    for place, (value, weight) in enumerate(zip(values, weights, strict=True)):
+        at = bisect.bisect_right(ends, value)
+        total = weight + (best[at - 1][0] if at else 0)
+        previous.append(best[at - 1][1] if at else -1)
+        if at and ends[at - 1] == value:
+            at -= 1
+            ends.pop(at)
+            best.pop(at)
+        ends.insert(at, value)
+        best.insert(at, (total, place))
+        while at + 1 < len(best) and best[at + 1][0] <= total:  # a later end that weighs no more is of no use
+            ends.pop(at + 1)
+            best.pop(at + 1)
+    result = []
+    place = best[-1][1] if best else -1
+    while place >= 0:
+        result.append(place)
+        place = previous[place]
+    return result[::-1]
 
 
 def messages_of(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from . import _paths
-from ._explicit import decision_of, messages_of, prefix_most, suffix_least
+from ._explicit import decision_of, messages_of, opposed, suffix_least
 from ._fast_schedule import FastSchedule
 from ._messages import costs
 from .chain import Gradient, best_cuts, fill
@@ -37,9 +37,9 @@ def optimal(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
     bound, the plan is optimal, and `notes["proven"]` says so. Training steps of chains, those of layer tables, are such.
 
     Elsewhere (other orders of release and need, recvs that wait for recvs, several links or devices that wait for each
-    other) the same cuts are made with tails raised until they ascend, every planner that a wire without preemption carries
-    is tried, and the shortest plan under `evaluate` is taken: it is never worse than any of them. The bound then uses
-    tails lowered until they ascend.
+    other) the same cuts are made for recvs that are harder to serve (`_explicit.opposed`), every planner that a wire without
+    preemption carries is tried, and the shortest plan under `evaluate` is taken: it is never worse than any of them. The
+    bound then uses tails lowered until they ascend.
 
     A dag in which each transfer is pushed over one link and pulled over another (`servers.pushed_first`) is planned as a
     flow: docs/optimal.md, "Servers". The messages name the pulls, and stand for pushes of the same bytes.
@@ -96,9 +96,8 @@ def _of_links(dag: Dag, times_us: Mapping[str, float] | None) -> tuple[float, li
         bound = max(bound, preemptive_schedule(jobs).makespan + least)
         # A recv that waits for others must not wait in a message for one of these: it goes alone, behind the messages.
         free = [k for k, i in enumerate(own) if not after_recv[i]]
-        high = prefix_most([tails[k] for k in free])
-        raised = [Gradient(release[own[k]], wires[k], q) for k, q in zip(free, high, strict=True)]
-        links.append(([own[k] for k in free], raised, max(startups)))
+        harder = opposed([Gradient(release[own[k]], wires[k], tails[k]) for k in free])
+        links.append(([own[free[i]] for i, _ in harder], [gradient for _, gradient in harder], max(startups)))
     messages: list[tuple[int, Message]] = []
     for own, gradients, startup in links:
         if not own:

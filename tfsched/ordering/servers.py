@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from . import _paths
-from ._explicit import decision_of, messages_of, prefix_most, suffix_least
+from ._explicit import decision_of, messages_of, opposed, suffix_least
 from ._messages import costs
 from .chain import Gradient, Slot
 from .dag import Dag, Op, Resource
@@ -82,15 +82,15 @@ def through_servers(dag: Dag, times_us: Mapping[str, float] | None, at_least: in
     release, tail = _paths.heads(dag, duration), _paths.tails(dag, duration)
     cost = costs(dag, times_us)
     pairs.sort(key=lambda pair: (release[pair[0]], tail[pair[1]], pair[0]))
-    pulls = [pull for _, pull in pairs]
-    startups = [round(cost[i].startup_us * 1000.0) for i in pulls]
+    startups = [round(cost[i].startup_us * 1000.0) for _, i in pairs]
     startup = max(startups)
     # A transfer without bytes still needs a message that comes in time.
     made = [Gradient(release[i], max(1, duration[j] - s), tail[j]) for (i, j), s in zip(pairs, startups, strict=True)]
     tails = [gradient.tail for gradient in made]
-    raised = [gradient._replace(tail=q) for gradient, q in zip(made, prefix_most(tails), strict=True)]
     lowered = [gradient._replace(tail=q) for gradient, q in zip(made, suffix_least(tails), strict=True)]
-    sublots = best_flow(raised, startup).sublots
+    harder = opposed(made)
+    pulls, made = [pairs[i][1] for i, _ in harder], [made[i] for i, _ in harder]
+    sublots = best_flow([gradient for _, gradient in harder], startup).sublots
     bound = max(at_least, lower_bound(lowered, min(startups)))
     makespan = max(at_least, check(made, startup, sublots))
     # In the order of pulls: both ends prefer what is first, and pushes are held back until their time.
