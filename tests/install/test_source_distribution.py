@@ -17,7 +17,7 @@ ROOT = native.ROOT
 
 def setup(*arguments, python=sys.executable, cwd=ROOT):
     command = [str(python), "-W", "ignore", "setup.py", "-q", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100)
 
 
 def test_the_flags_are_those_of_the_installed_tensorflow():
