@@ -135,8 +135,8 @@ def test_no_call_begins_while_the_cluster_learns_of_a_worker_that_came_back(clus
     time.sleep(1)  # the other one goes on meanwhile
     cluster.restart("worker1")
     result = pending.result(120)
-    assert all(len(counts) == STEPS and min(counts) >= 1 for counts in result["counts"])
-    assert result["updates"] >= 1 and result["calls"] >= STEPS
+    assert result["rounds"] >= 1 and all(min(counts) >= result["rounds"] for counts in result["counts"])
+    assert result["updates"] >= 1
     assert result["close"] == 0
 
 

@@ -80,11 +80,14 @@ def count(task, options=None, steps=500, data=False):
     }
 
 
-def count_around_updates(task, options, steps):
-    """As count(); also how often TensorFlow updated the cluster, and how many calls on workers began close to that.
+def count_around_updates(task, options, steps, limit_s=90):
+    """Schedules all steps and joins, again and again until TensorFlow has updated the cluster, but for ``limit_s`` at most.
 
-    Close is within the update, or before it and not ended when it began, but for calls that had lasted for two seconds.
+    The rounds; how often each step was applied to each variable; how often the cluster was updated, and how many calls on
+    workers began close to that. Close is within the update, or before it and not ended when it began, but for calls that had
+    lasted for two seconds.
     """
+    coordinator, counters, step = _prepare(task, options, steps)
     updates, calls = [], []
     stock_update, stock_call = pywrap_tfe.TFE_ContextUpdateServerDef, execute.execute_with_cancellation
 
@@ -101,12 +104,18 @@ def count_around_updates(task, options, steps):
 
     pywrap_tfe.TFE_ContextUpdateServerDef = noted(updates, stock_update)
     execute.execute_with_cancellation = noted(calls, stock_call)
+    rounds, deadline_s = 0, time.monotonic() + limit_s
+    task.state["values"] = []
     try:
-        result = count(task, options, steps)
+        while not ((updates and updates[-1][1] < time.monotonic()) or time.monotonic() > deadline_s):
+            rounds += 1
+            for number in range(steps):
+                task.state["values"].append(coordinator.schedule(step, args=(tf.constant(number),)))
+            coordinator.join()
     finally:
         pywrap_tfe.TFE_ContextUpdateServerDef, execute.execute_with_cancellation = stock_update, stock_call
     close = [call for begin, end in updates for call in calls if begin - 2 < call[0] < end and call[1] > begin]
-    return {**result, "updates": len(updates), "calls": len(calls), "close": len(close)}
+    return {"rounds": rounds, "counts": counters.counts(), "updates": len(updates), "close": len(close)}
 
 
 def count_beside(task, options, steps):
