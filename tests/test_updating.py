@@ -104,12 +104,21 @@ def test_no_update_waits_for_a_call_that_lasts(gate, monkeypatch):
     caller.join(LIMIT_S)
 
 
-def test_a_call_begins_all_the_same_if_an_update_does_not_end(gate, monkeypatch):
-    monkeypatch.setattr(updating, "_PATIENCE_S", 0.1)
-    with gate.closed():
-        caller = in_thread(gate.begin)
-        caller.join(LIMIT_S)
-        assert not caller.is_alive()
+def test_calls_begin_all_the_same_if_an_update_does_not_end(gate, monkeypatch, caplog):
+    """The first one waits for as long as an update may last, the next ones for nothing, and one line says so."""
+    monkeypatch.setattr(updating, "_PATIENCE_S", 0.2)
+    waits = []
+    wait = gate._changed.wait
+    monkeypatch.setattr(gate._changed, "wait", lambda limit_s: waits.append(limit_s) or wait(limit_s))
+    counts = []
+    with caplog.at_level("WARNING", logger="tfsched"), gate.closed():
+        for _ in range(3):
+            caller = in_thread(gate.begin)
+            caller.join(LIMIT_S)
+            assert not caller.is_alive()
+            counts.append(len(waits))
+    assert counts[0] > 0 and set(counts) == {counts[0]}
+    assert sum("still being updated" in record.message for record in caplog.records) == 1
 
 
 def test_an_update_that_fails_lets_calls_begin(gate):

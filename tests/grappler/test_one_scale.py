@@ -50,7 +50,7 @@ def crossing(layers, options):
 
 
 def sent(nodes):
-    """Variable's name -> ranks of all that a parameter server sends of it."""
+    """Name of a tensor -> the ranks of all pieces in which a parameter server sends it."""
     found = {}
     for node in nodes:
         if node.op in (PROXY_OP, SPLIT_OP) and node.device.startswith("/job:ps"):
@@ -72,7 +72,7 @@ def test_a_value_that_is_sent_ahead_is_as_urgent_as_the_pull_that_it_spares(poli
     assert set(pulled) == {name for name, _ in pulls}
     in_order = sorted(pulled, key=lambda name: pulled[name][0])
     assert in_order == [name for name, _ in pulls]
-    # What is sent ahead is called by the background function's nodes, in the order of the variables that it updates.
+    # The background function's nodes have names of their own, so its values are told by their ranks.
     assert len(ahead) == layers
     chunks = 4 if partition_bytes else 1
     first_pulled = [pulled[name][0] for name, large in pulls if large]

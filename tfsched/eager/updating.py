@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import tensorflow as tf
+
 from tfsched._log import log
 
 _COPIED_S = 2.0  # a call that began so long ago has copied its arguments
@@ -33,14 +35,19 @@ class Gate:
         self._changed = threading.Condition()
         self._begun: dict[int, float] = {}  # thread -> since when it has been in a call
         self._updates = 0
+        self._open_s = 0.0  # of time.monotonic(): when the update that is under way is not waited for any more
+        self._told = False  # that calls begin although it is under way
         self.used = False  # whether there has been any call
 
     def begin(self) -> None:
         """A call on another task is about to begin. Waits while the cluster is updated, but not without end."""
         with self._changed:
             self.used = True
-            if self._updates and not self._changed.wait_for(lambda: not self._updates, _PATIENCE_S):
-                log.warning("the cluster is still being updated after %g s; a call begins all the same.", _PATIENCE_S)
+            while self._updates and (left_s := self._open_s - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+            if self._updates and not self._told:
+                self._told = True
+                log.warning("the cluster is still being updated after %g s; calls begin all the same.", _PATIENCE_S)
             self._begun[threading.get_ident()] = time.monotonic()
 
     def end(self) -> None:
@@ -55,6 +62,7 @@ class Gate:
         """Within it no call begins, and the arguments of those that have begun are where they have to be."""
         with self._changed:
             self._updates += 1
+            self._open_s, self._told = time.monotonic() + _PATIENCE_S, False
             deadline_s = time.monotonic() + _COPIED_S
             while self._copying() and (left_s := deadline_s - time.monotonic()) > 0:
                 self._changed.wait(left_s)
@@ -99,7 +107,7 @@ def _await(context: Any, tasks: Collection[str]) -> bool:
     while time.monotonic() < deadline_s:
         try:
             away = [task for task in away if not context.check_alive(task)]
-        except Exception:
+        except (tf.errors.OpError, ValueError):
             return False
         if not away:
             return True
