@@ -44,15 +44,24 @@ def test_a_module_runs_and_a_sitecustomize_of_ones_own_is_imported(start, write,
     assert (done.code, done.out) == (0, "mine ['-m', 'x'] __main__ trainer\n"), done.err
 
 
-def test_processes_get_tf_config_and_their_lines_stay_whole(start, write):
+def test_processes_get_tf_config_and_their_lines_stay_whole(start, write, tmp_path):
+    # A server is ended when all others are done. So they wait until it has printed everything.
+    printed_all = tmp_path / "printed_all"
     text = f"""{TELL}
+import pathlib, time
 print(os.environ["TF_CONFIG"])
 for number in range(200):
     sys.stdout.write(f"{{name}} ")
     sys.stdout.flush()
     sys.stdout.write("x" * 200 + f" {{number}}\\n")
-print("to stderr", file=sys.stderr)
-print("no end of line", end="")
+print("to stderr", file=sys.stderr, flush=True)
+print("no end of line", end="", flush=True)
+printed_all = pathlib.Path({str(printed_all)!r})
+deadline_s = time.monotonic() + 60
+if name == "ps-0":
+    printed_all.touch()
+while not printed_all.exists() and time.monotonic() < deadline_s:
+    time.sleep(0.02)
 """
     done = start("run", "--ps", 1, "--workers=2", "--chief", write(text)).wait()
     assert done.code == 0, done.err
