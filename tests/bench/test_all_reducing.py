@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from tfsched.bench import BenchConfig, BenchError, reducing, reducing_table, report, run
+from tfsched.bench import BenchConfig, BenchError, reducing, reducing_table, replicas_runner, report, run
 from tfsched.bench.links import REAL
 from tfsched.bench.replicas_runner import merged
 from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, Measurement
@@ -100,6 +100,7 @@ FIRST = {
     "starts_s": [10.0, 11.5],
     "finishes_s": [10.6, 12.0],
     "ends_s": [11.4, 12.9],
+    "drained_s": 13.1,
     "exchanged": 6,
     "unscheduled": False,
 }
@@ -110,13 +111,14 @@ def test_a_step_lasts_from_its_first_worker_to_its_last():
         "starts_s": [10.1, 11.6],
         "finishes_s": [10.8, 12.5],
         "ends_s": [11.5, 12.8],
+        "drained_s": 13.3,
         "exchanged": 4,
         "unscheduled": True,
     }
     answer = merged([FIRST, other])
     assert answer["steps_s"] == pytest.approx([1.5, 1.4])
     assert answer["ends_s"] == pytest.approx([1.5, 2.9])
-    assert answer["block_s"] == pytest.approx(2.9)
+    assert answer["block_s"] == pytest.approx(3.3)
     assert [time_s for step in answer["finishes_s"] for time_s in step] == pytest.approx([0.6, 0.8, 0.5, 1.0])
     assert answer["exchanged"] == 2 and answer["unscheduled"]
 
@@ -124,10 +126,25 @@ def test_a_step_lasts_from_its_first_worker_to_its_last():
 def test_workers_whose_clocks_differ_count_from_their_own_first_steps():
     behind = {name: [time_s - 9000 for time_s in FIRST[name]] for name in ("starts_s", "finishes_s", "ends_s")}
     behind["ends_s"][1] += 0.5
+    behind["drained_s"] = FIRST["drained_s"] - 9000 + 0.4
     answer = merged([FIRST, {**FIRST, **behind}], one_clock=False)
     assert answer["steps_s"] == pytest.approx([1.4, 1.9])
-    assert answer["block_s"] == pytest.approx(3.4)
+    assert answer["block_s"] == pytest.approx(3.5)
     assert answer["finishes_s"][1] == pytest.approx([0.5, 0.5])
+
+
+def test_updates_behind_the_last_step_are_part_of_its_block_and_not_of_a_step(monkeypatch):
+    answers = []
+    monkeypatch.setattr(replicas_runner, "merged", lambda *given: answers.append(merged(*given)) or answers[-1])
+    settings = ["tio:barrier=false"]
+    result = run(toy(link="emulated", bandwidth="50mbit", settings=settings, steps=8, block=8, warmup=1, quiet=True))
+    (block,) = [answer for answer in answers if len(answer["ends_s"]) == 8 and answer["exchanged"]]
+    # The first layer's gradient is the last one made, and has to cross the link when the last step has returned.
+    first_layer_s = TOY_BYTES / 3 * 8 / 50e6
+    assert block["block_s"] - block["ends_s"][-1] > first_layer_s / 2
+    (row,) = result["settings"].values()
+    assert row["median_s"] == pytest.approx((block["ends_s"][7] - block["ends_s"][2]) / 5)
+    assert row["with_ends_s"] == pytest.approx(block["block_s"] / 8)
 
 
 def test_the_table_names_its_bounds_and_what_was_exchanged():

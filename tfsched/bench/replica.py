@@ -126,24 +126,27 @@ class Replica:
         """Runs `count` consecutive steps, a block, from when all workers are ready; `times` steps of `beside` meanwhile.
 
         Returns:
-            `starts_s`, `finishes_s` and `ends_s`: when each step began, had its gradients (nothing in Model.fit), and had
-            updated its variables, by the clock that all processes of a machine share; `exchanged`: tensors that tfsched
-            all-reduced, one by one; `unscheduled`: whether it all-reduced none but should.
+            `starts_s`, `finishes_s` and `ends_s`: when each step began, had its gradients (nothing in Model.fit), and
+            returned, by the clock that all processes of a machine share; `drained_s`: when the last step's updates were
+            applied; `exchanged`: tensors that tfsched all-reduced, one by one; `unscheduled`: whether it all-reduced none
+            but should.
         """
         loop, scheduled = self._loops[session]
         before = self._counters()
         with self._meanwhile(beside, times):
             run = loop.run(count, batch)
-            if scheduled:  # a block ends with its last update
+            drained_s = run.ends_s[-1]
+            if scheduled:  # the last step returns before its updates across the barrier, as all do: its end stays its end
                 import tfsched
 
                 tfsched.drain()
-                run.ends_s[-1] = time.monotonic()
+                drained_s = time.monotonic()
         made = {name: value - before[name] for name, value in self._counters().items()}
         return {
             "starts_s": run.starts_s,
             "finishes_s": run.finishes_s,
             "ends_s": run.ends_s,
+            "drained_s": drained_s,
             "exchanged": made["all_reduces"],
             "unscheduled": scheduled and not made["packs_scheduled"],
         }

@@ -21,7 +21,8 @@ _LONGER = 2.0
 def merged(answers: Sequence[dict[str, Any]], one_clock: bool = True) -> dict[str, Any]:
     """One block's answer from those of all workers, in the terms of `Chief.do_run`.
 
-    A step begins with its first worker and ends with its last. `exchanged` is of a step, and the least of any worker's.
+    A step begins with its first worker and ends with its last, a block with the last update of any. `exchanged` is of a
+    step, and the least of any worker's.
     `finishes_s` is empty where the workers do not see when their gradients exist.
     Machines have clocks of their own: without `one_clock` each worker's times are from its own first step on, for all begin
     with the end of a tiny all-reduce.
@@ -38,7 +39,7 @@ def merged(answers: Sequence[dict[str, Any]], one_clock: bool = True) -> dict[st
     return {
         "steps_s": [end_s - start_s for start_s, end_s in zip(starts_s, ends_s, strict=True)],
         "ends_s": [end_s - begin_s for end_s in ends_s],
-        "block_s": ends_s[-1] - begin_s,
+        "block_s": max(answer["drained_s"] for answer in answers) - begin_s,
         "finishes_s": finishes_s,
         "exchanged": min(answer["exchanged"] for answer in answers) / count,
         "unscheduled": any(answer["unscheduled"] for answer in answers),
@@ -49,7 +50,7 @@ def _from_first_step(answer: dict[str, Any]) -> dict[str, Any]:
     """A worker's answer with its times counted from its first step's begin."""
     first_s = answer["starts_s"][0]
     shifted = {name: [time_s - first_s for time_s in answer[name]] for name in ("starts_s", "finishes_s", "ends_s")}
-    return {**answer, **shifted}
+    return {**answer, **shifted, "drained_s": answer["drained_s"] - first_s}
 
 
 class ReplicasRunner(Runner):
