@@ -139,9 +139,9 @@ def test_updates_behind_the_last_step_are_part_of_its_block_and_not_of_a_step(mo
     settings = ["tio:barrier=false"]
     result = run(toy(link="emulated", bandwidth="50mbit", settings=settings, steps=8, block=8, warmup=1, quiet=True))
     (block,) = [answer for answer in answers if len(answer["ends_s"]) == 8 and answer["exchanged"]]
-    # The first layer's gradient is the last one made, and has to cross the link when the last step has returned.
-    first_layer_s = TOY_BYTES / 3 * 8 / 50e6
-    assert block["block_s"] - block["ends_s"][-1] > first_layer_s / 2
+    # Computing takes next to nothing here, so that the last step returns long before its gradients have crossed the link.
+    on_the_link_s = TOY_BYTES * 8 / 50e6
+    assert block["block_s"] - block["ends_s"][-1] > on_the_link_s / 50
     (row,) = result["settings"].values()
     assert row["median_s"] == pytest.approx((block["ends_s"][7] - block["ends_s"][2]) / 5)
     assert row["with_ends_s"] == pytest.approx(block["block_s"] / 8)
