@@ -136,7 +136,7 @@ class Replica:
         with self._meanwhile(beside, times):
             run = loop.run(count, batch)
             drained_s = run.ends_s[-1]
-            if scheduled:  # the last step returns before its updates across the barrier, as all do: its end stays its end
+            if scheduled:  # across the barrier updates outlast the last step, and so the block does
                 import tfsched
 
                 tfsched.drain()

@@ -22,8 +22,7 @@ def merged(answers: Sequence[dict[str, Any]], one_clock: bool = True) -> dict[st
     """One block's answer from those of all workers, in the terms of `Chief.do_run`.
 
     A step begins with its first worker and ends with its last, a block with the last update of any. `exchanged` is of a
-    step, and the least of any worker's.
-    `finishes_s` is empty where the workers do not see when their gradients exist.
+    step, and the least of any worker's. `finishes_s` is empty where the workers do not see when their gradients exist.
     Machines have clocks of their own: without `one_clock` each worker's times are from its own first step on, for all begin
     with the end of a tiny all-reduce.
     """
