@@ -20,7 +20,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +27,8 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from limited_hosts import start_tasks
 
 from tfsched.bench.links import parse_bandwidth
 from tfsched.bench.testbed import Testbed
@@ -41,7 +42,7 @@ FIRST: dict[str, list[dict[str, Any]]] = {
     ],
 }
 CREDITS, PIECES = (250_000, 1_000_000, 4_000_000, 16_000_000), (125_000, 500_000, 2_000_000)
-_PORT, _LIMIT_S = 2222, 1500.0
+_LIMIT_S = 1500.0
 _FEW = 20  # steps that are timed before tuning
 
 
@@ -91,17 +92,7 @@ def run_cluster(kind: str, first: dict[str, Any], args: argparse.Namespace) -> d
     """Starts the tasks on hosts behind limited links; what the one that decides measured."""
     names = ["ps0", "worker0"] if kind == SERVERS else ["worker0", "worker1"]
     with Testbed(names, parse_bandwidth(args.bandwidth)) as hosts:
-        cluster: dict[str, list[str]] = {}
-        for name in names:
-            cluster.setdefault(name[:-1], []).append(f"{hosts.address(name)}:{_PORT}")
-        processes = {}
-        for name in names:
-            task = {"kind": kind, "first": first, "cluster": cluster, "job": name[:-1], "index": int(name[-1]), **vars(args)}
-            command = [sys.executable, os.path.abspath(__file__), "--task", json.dumps(task)]
-            environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-            processes[name] = hosts.exec(
-                name, command, stdout=subprocess.PIPE, env={**environment, "CUDA_VISIBLE_DEVICES": ""}
-            )
+        processes = start_tasks(hosts, __file__, {"kind": kind, "first": first, **vars(args)})
         printed, _ = processes["worker0"].communicate(timeout=_LIMIT_S)
         if processes["worker0"].returncode:
             raise SystemExit(f"the task that decides ended with code {processes['worker0'].returncode}")

@@ -8,16 +8,23 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfsched._rules import MIN_PARTITION_BYTES, NEVER_WAITING, POLICIES
+from tfsched._rules import (
+    MIN_PARTITION_BYTES,
+    NEVER_WAITING,
+    POLICIES,
+    exchange_bytes,
+    exchange_credit,
+    fitting_credit,
+    message_bytes,
+)
 from tfsched.errors import TfschedError
 
-# Bytes handed to gRPC and not yet written before the next transfer has to wait. docs/tuning.md says when to change it.
-DEFAULT_CREDIT_BYTES = 1_000_000
-
-# The default of policy and partition_bytes, which Options.settled() replaces. In numbers it is AUTO_BYTES.
+# The default of policy, partition_bytes and credit_bytes, which Options.settled() replaces. In numbers it is AUTO_BYTES.
 AUTO = "auto"
 AUTO_BYTES = -1
-# Pieces of transfers that cross the barrier; `python benchmarks/credit_sweep.py` compares sizes over bandwidths.
+_SIZES = ("partition_bytes", "credit_bytes")
+# The smallest pieces of transfers that cross the barrier where no option says it; `python benchmarks/credit_sweep.py`
+# compares sizes over bandwidths.
 CROSSING_PARTITION_BYTES = 500_000
 
 # What `tfsched run` writes into the environment of its program: the variables whose values are its flags'.
@@ -68,11 +75,11 @@ def _parsed(name: str, text: str, kind: type) -> Any:
         if text.lower() not in _WORDS:
             raise TfschedError(f"{variable_of(name)} is {text!r}; give true or false.")
         return _WORDS[text.lower()]
-    if kind is int and not (text == AUTO and name == "partition_bytes"):
+    if kind is int and not (text == AUTO and name in _SIZES):
         try:
             return int(text)
         except ValueError:
-            wanted = 'a whole number or "auto"' if name == "partition_bytes" else "a whole number"
+            wanted = 'a whole number or "auto"' if name in _SIZES else "a whole number"
             raise TfschedError(f"{variable_of(name)} is {text!r}; give {wanted}.") from None
     return text
 
@@ -95,10 +102,12 @@ class Options:
         what is there, over all steps, while it fits into the credit. "p3" does so one at a time, whatever the credit.
         "prophet" does as "bytescheduler", and holds back what would be in the way of a more urgent tensor that the last
         steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
-      credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit.
+      credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit. "auto" (stored as -1) is
+        two pieces, and 1,000,000 at least.
       partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any.
-        "auto" (stored as -1) is 500,000 with ``barrier=False``, 0 else and under "tictac" and "fifo". All-reduces have 0 and
-        "auto" replaced by a size that fits the number of workers. A plan's own sizes win.
+        "auto" (stored as -1) is 500,000 to 4,000,000 with ``barrier=False``, what the link carries in 8 ms (measured before
+        the first step), and 0 else and under "tictac" and "fifo". All-reduces have 0 and "auto" replaced by a size that fits
+        the link and the number of workers. A plan's own sizes win.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
         which then only orders transfers that the plan does not name. "" for none.
       plugin: path of a Python file that registers orderings, imported where the pass runs, if TFSCHED_ALLOW_PLUGINS in that
@@ -112,7 +121,7 @@ class Options:
 
     ordering: str = "tio"
     policy: str = AUTO
-    credit_bytes: int = DEFAULT_CREDIT_BYTES
+    credit_bytes: int = AUTO_BYTES
     partition_bytes: int = AUTO_BYTES
     plan: str = ""
     plugin: str = ""
@@ -123,8 +132,9 @@ class Options:
     def __post_init__(self) -> None:
         if self.plan is None:
             object.__setattr__(self, "plan", "")
-        if self.partition_bytes == AUTO:  # type: ignore[comparison-overlap]
-            object.__setattr__(self, "partition_bytes", AUTO_BYTES)
+        for name in _SIZES:
+            if getattr(self, name) == AUTO:
+                object.__setattr__(self, name, AUTO_BYTES)
         for field in dataclasses.fields(self):
             value, kind = getattr(self, field.name), type(field.default)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -133,24 +143,40 @@ class Options:
             raise TfschedError('Option ordering is empty; name an ordering, or "none".')
         if self.policy not in (AUTO, *POLICIES):
             raise TfschedError(f"Option policy is {self.policy!r}; choose one of {', '.join((AUTO, *POLICIES))}.")
-        if self.credit_bytes < 0:
-            raise TfschedError(f"Option credit_bytes is {self.credit_bytes}; give 0 (no limit) or more.")
+        if self.credit_bytes < AUTO_BYTES:
+            raise TfschedError(f'Option credit_bytes is {self.credit_bytes}; give "auto", 0 (no limit) or more.')
         if self.partition_bytes < AUTO_BYTES or 0 < self.partition_bytes < MIN_PARTITION_BYTES:
             raise TfschedError(
                 f'Option partition_bytes is {self.partition_bytes}; give "auto", 0 (never cut), or {MIN_PARTITION_BYTES} or '
                 "more."
             )
 
-    def settled(self) -> Options:
-        """The options with what "auto" stands for."""
-        policy, partition_bytes = self.policy, self.partition_bytes
+    def settled(self, link_bps: float = 0) -> Options:
+        """The options with what "auto" stands for on a link of so many bits per second; 0: not known."""
+        policy, partition_bytes, credit_bytes = self.policy, self.partition_bytes, self.credit_bytes
         if policy == AUTO:
             policy = "tictac" if self.barrier else "bytescheduler"
-        if partition_bytes == AUTO_BYTES:
-            partition_bytes = 0 if self.barrier or policy not in NEVER_WAITING else CROSSING_PARTITION_BYTES
-        if (policy, partition_bytes) == (self.policy, self.partition_bytes):
+        if self.follows_link:
+            partition_bytes = message_bytes(CROSSING_PARTITION_BYTES, link_bps)
+        partition_bytes = max(partition_bytes, 0)
+        if credit_bytes == AUTO_BYTES:
+            credit_bytes = fitting_credit(partition_bytes)
+        settled = (policy, partition_bytes, credit_bytes)
+        if settled == (self.policy, self.partition_bytes, self.credit_bytes):
             return self
-        return dataclasses.replace(self, policy=policy, partition_bytes=partition_bytes)
+        return dataclasses.replace(self, policy=policy, partition_bytes=partition_bytes, credit_bytes=credit_bytes)
+
+    def all_reducing(self, workers: int, link_bps: float = 0) -> tuple[int, int]:
+        """Pieces and credit in bytes of so many workers' all-reduces, on links of so many bits per second; 0: not known."""
+        piece_bytes = self.partition_bytes if self.partition_bytes > 0 else exchange_bytes(workers, link_bps)
+        credit_bytes = self.credit_bytes
+        return piece_bytes, exchange_credit(workers, piece_bytes) if credit_bytes == AUTO_BYTES else credit_bytes
+
+    @property
+    def follows_link(self) -> bool:
+        """Whether the pieces of what servers send depend on how fast the link is."""
+        cuts = self.policy == AUTO or self.policy in NEVER_WAITING
+        return self.partition_bytes == AUTO_BYTES and not self.barrier and cuts
 
     def to_parameters(self) -> dict[str, Any]:
         """The fields that differ from their default, plus the ordering: what goes into a parameter map."""
@@ -180,7 +206,7 @@ class Options:
         for name, default in DEFAULTS.items():
             value = getattr(self, name)
             if value != default or name in origins or name in _MAIN:
-                shown = AUTO if value == AUTO_BYTES and name == "partition_bytes" else value
+                shown = AUTO if value == AUTO_BYTES and name in _SIZES else value
                 shown = shown if len(str(shown)) <= _SHOWN else f"{str(shown)[:_SHOWN]}..."
                 parts.append(f"{name}={shown} ({origins.get(name, 'default')})")
         return ", ".join(parts)

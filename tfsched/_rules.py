@@ -21,9 +21,17 @@ MAX_CHUNKS = 4096
 BLOCK_BYTES = 64
 
 
+# Bytes handed to gRPC and not yet written before the next transfer has to wait, unless messages are larger. docs/tuning.md
+# says when to change it.
+DEFAULT_CREDIT_BYTES = 1_000_000
+
 # Where no option says it, a worker's part of a piece of an all-reduced tensor has at most so many bytes. From three workers
 # on a message is one part, and four fill the default credit; two workers send each other whole pieces, and two fill it.
 _PART_BYTES = 250_000
+
+# Where no option says it, a message lasts so long, but it has never more bytes than the second: more urgent ones wait for so
+# long, and every message costs processor time. On links that are slower, or that nobody knows, messages are not cut further.
+_MESSAGE_US, _LARGEST_MESSAGE_BYTES = 8_000, 4_000_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
 WHOLE_BYTES = 16_384
@@ -32,12 +40,34 @@ WHOLE_BYTES = 16_384
 SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
 
 
-def exchange_bytes(workers: int) -> int:
+def message_bytes(least: int, link_bps: float) -> int:
+    """Of how many bytes messages are at most that fit a link of so many bits per second (0: not known): ``least``, doubled
+    while that is nearer to what the link carries in 8 ms. cc/collective/choice.cc does the same."""
+    size = least
+    while 2 * size <= _LARGEST_MESSAGE_BYTES and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
+        size *= 2
+    return size
+
+
+def exchange_bytes(workers: int, link_bps: float = 0) -> int:
     """Of how many bytes the pieces are at most in which so many workers exchange a tensor, where no option says it.
 
-    Every message costs a request and an answer, so that pieces grow with the workers that share them.
+    Every message costs a request and an answer, so that pieces grow with the workers that share them, and with the link's
+    bits per second (0: not known).
     """
-    return _PART_BYTES * max(workers, 2)
+    if workers <= 2:
+        return message_bytes(2 * _PART_BYTES, link_bps)
+    return message_bytes(_PART_BYTES, link_bps) * workers
+
+
+def fitting_credit(message_bytes: int) -> int:
+    """How many bytes gRPC may hold where no option says it: two messages."""
+    return max(DEFAULT_CREDIT_BYTES, 2 * message_bytes)
+
+
+def exchange_credit(workers: int, piece_bytes: int) -> int:
+    """The same for workers that exchange tensors in such pieces, of which each sends the others a part."""
+    return fitting_credit(piece_bytes // workers if workers > 2 else piece_bytes)
 
 
 def bundles_of(sizes_bytes: Sequence[int], piece_bytes: int) -> list[list[int]]:

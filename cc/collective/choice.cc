@@ -16,6 +16,10 @@ constexpr char kWayWord[] = "algorithm", kPaceWord[] = "~pace_bps", kPieceWord[]
 constexpr double kMessageUs = 30;
 // However fast the links, larger tensors are not sent W - 1 times.
 constexpr int64_t kMostWhole = 1 << 18;
+// How long messages last where nobody says how large pieces are, and the largest; message_bytes of tfsched/_rules.py.
+constexpr double kMessageLastsUs = 8000;
+constexpr int64_t kLargestMessage = 4'000'000;
+constexpr int64_t kDefaultCredit = 1'000'000;  // DEFAULT_CREDIT_BYTES there
 // Smaller pieces are no option (MIN_PARTITION_BYTES of tfsched/_rules.py).
 constexpr int64_t kLeastPiece = 4096;
 
@@ -72,8 +76,23 @@ Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& co
   return bytes <= whole_bytes ? whole : Way::kDirect;
 }
 
-int64_t PieceBytes(Way way, int64_t graph_bytes, const Conditions& conditions) {
-  return conditions.piece_bytes > 0 && way != Way::kRing ? conditions.piece_bytes : graph_bytes;
+int64_t MessageBytes(Way way, int members, int64_t piece_bytes) {
+  return way == Way::kDirect || way == Way::kRing ? piece_bytes / std::max(members, 1) : piece_bytes;
 }
+
+int64_t PieceBytes(Way way, int members, int64_t graph_bytes, bool follow_link, const Conditions& conditions) {
+  if (way == Way::kRing) return graph_bytes;
+  if (conditions.piece_bytes > 0) return conditions.piece_bytes;
+  if (!follow_link) return graph_bytes;
+  int64_t message = MessageBytes(way, members, graph_bytes), times = 1;
+  const double fits = kMessageLastsUs * static_cast<double>(conditions.pace_bps) / 8e6;
+  while (message > 0 && 2 * message <= kLargestMessage && fits >= 1.5 * static_cast<double>(message)) {
+    message *= 2;
+    times *= 2;
+  }
+  return times * graph_bytes;
+}
+
+int64_t FittingCredit(int64_t message_bytes) { return std::max(kDefaultCredit, 2 * message_bytes); }
 
 }  // namespace tfsched

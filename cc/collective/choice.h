@@ -31,9 +31,17 @@ Conditions CommonConditions(const std::vector<std::string>& said);
 // asks for the ring gets other ones.
 Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions);
 
-// The pieces of a tensor that goes this way. Around a ring its sums' last bits depend on how it is cut, so there the graph's
-// own pieces stay: what a tuner tries must not change a result.
-int64_t PieceBytes(Way way, int64_t graph_bytes, const Conditions& conditions);
+// The pieces of a tensor that goes this way: what a tuner tries, or the graph's own. If they `follow_link`, these are
+// doubled while their messages are nearer to what the slowest member's link carries in 8 ms then, up to messages of 4 MB.
+// Around a ring a sum's last bits depend on how the tensor is cut, so there the graph's own pieces stay: settings must not
+// change a result.
+int64_t PieceBytes(Way way, int members, int64_t graph_bytes, bool follow_link, const Conditions& conditions);
+
+// The bytes of a message of such a piece.
+int64_t MessageBytes(Way way, int members, int64_t piece_bytes);
+
+// How many bytes may be on the wire where the graph leaves it to us: two messages, and the default of an option at least.
+int64_t FittingCredit(int64_t message_bytes);
 
 }  // namespace tfsched
 

@@ -68,9 +68,39 @@ TEST(ChoiceTest, TheFirstMemberThatAsksForPiecesIsFollowed) {
   EXPECT_EQ(CommonConditions({silent, WordsOf(asks), WordsOf(asks_too)}).piece_bytes, 500'000);
   EXPECT_EQ(CommonConditions({"~piece_bytes=-5", "~piece_bytes=x", "~piece_bytes=1"}).piece_bytes, 4096);
   EXPECT_EQ(Difference({{"a", "x=1 " + WordsOf(asks)}, {"b", "x=1 " + silent}}), "");
-  EXPECT_EQ(PieceBytes(Way::kDirect, 1000, asks), 500'000);
-  EXPECT_EQ(PieceBytes(Way::kDirect, 1000, At(1)), 1000);
-  EXPECT_EQ(PieceBytes(Way::kRing, 1000, asks), 1000);  // its bits would change
+  for (const bool follow_link : {false, true}) {
+    EXPECT_EQ(PieceBytes(Way::kDirect, 3, 1000, follow_link, asks), 500'000);
+    EXPECT_EQ(PieceBytes(Way::kDirect, 3, 1000, follow_link, At(1)), 1000);
+    EXPECT_EQ(PieceBytes(Way::kRing, 3, 1000, follow_link, asks), 1000);  // its bits would change
+  }
+}
+
+// exchange_bytes of tfsched/_rules.py has the same table (tests/grappler/test_bundles.py).
+TEST(ChoiceTest, PiecesFollowTheLinkUpToMessagesOfAFixedSize) {
+  const auto pieces = [](int members, int64_t megabits) {
+    const int64_t least = int64_t{250'000} * members;
+    return PieceBytes(members == 2 ? Way::kEverybody : Way::kDirect, members, least, true, At(megabits * 1'000'000));
+  };
+  for (const int members : {2, 3, 8}) EXPECT_EQ(pieces(members, 0), 250'000 * members);
+  EXPECT_EQ(pieces(2, 500), 500'000);
+  EXPECT_EQ(pieces(2, 749), 500'000);
+  EXPECT_EQ(pieces(2, 750), 1'000'000);
+  EXPECT_EQ(pieces(2, 4'000), 4'000'000);
+  EXPECT_EQ(pieces(2, 1'000'000), 4'000'000);
+  EXPECT_EQ(pieces(4, 250), 4 * 250'000);
+  EXPECT_EQ(pieces(4, 375), 4 * 500'000);
+  EXPECT_EQ(pieces(4, 1'000), 4 * 1'000'000);
+  EXPECT_EQ(pieces(4, 100'000), 4 * 4'000'000);
+  EXPECT_EQ(PieceBytes(Way::kDirect, 4, 1'000'000, false, At(int64_t{1} << 40)), 1'000'000);  // the graph's own
+  EXPECT_EQ(PieceBytes(Way::kRing, 4, 1'000'000, true, At(int64_t{1} << 40)), 1'000'000);     // its bits would change
+  EXPECT_EQ(PieceBytes(Way::kDirect, 4, 3, true, At(int64_t{1} << 40)), 3);                   // no byte for each member
+}
+
+TEST(ChoiceTest, TheCreditHoldsTwoMessages) {
+  EXPECT_EQ(FittingCredit(MessageBytes(Way::kDirect, 4, 1'000'000)), 1'000'000);
+  EXPECT_EQ(FittingCredit(MessageBytes(Way::kDirect, 4, 16'000'000)), 8'000'000);
+  EXPECT_EQ(FittingCredit(MessageBytes(Way::kEverybody, 2, 4'000'000)), 8'000'000);
+  EXPECT_EQ(FittingCredit(0), 1'000'000);
 }
 
 TEST(ChoiceTest, NamesAreThoseOfTheWays) {

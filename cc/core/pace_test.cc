@@ -32,12 +32,16 @@ TEST(PaceTest, IsThatOfABusyLink) {
   Keep(&pace, &now_us, 40, 2048);
   EXPECT_EQ(pace.Bps("w"), 1'024'000'000);  // 2^18 bytes in 2,048 us
   EXPECT_EQ(pace.Bps("other"), 0);
+  EXPECT_EQ(pace.SlowestBps(), 1'024'000'000);
 }
 
 TEST(PaceTest, WhatTheKernelTakesAtOnceDoesNotCount) {
   Pace pace;
   int64_t now_us = 0;
-  for (int i = 0; i < 100; ++i) Keep(&pace, &now_us, 3, 0);  // never more than it takes
+  for (int i = 0; i < 100; ++i) {  // never more than it takes
+    Keep(&pace, &now_us, 3, 0);
+    now_us += 2 * Pace::kPauseUs;
+  }
   EXPECT_EQ(pace.Bps("w"), 0);
   pace.Started("w", kMessage, now_us);
   Keep(&pace, &now_us, 3, 0);
@@ -63,6 +67,19 @@ TEST(PaceTest, FollowsALinkThatChanges) {
   Keep(&pace, &now_us, 40, 2048);
   Keep(&pace, &now_us, 400, 4096);
   EXPECT_NEAR(static_cast<double>(pace.Bps("w")), 512e6, 1e6);
+}
+
+TEST(PaceTest, ALinkThatIsFasterThanItsSenderIsFoundToBeFast) {
+  Pace pace;
+  int64_t now_us = 0;
+  Keep(&pace, &now_us, 40, 20480);
+  EXPECT_EQ(pace.Bps("w"), 102'400'000);
+  for (int i = 0; i < 400; ++i) {  // one by one: each has left long before the next is there
+    pace.Started("w", kMessage, now_us);
+    pace.Released("w", kMessage, now_us + 100);
+    now_us += 100 + Pace::kPauseUs;
+  }
+  EXPECT_NEAR(static_cast<double>(pace.Bps("w")), kMessage * 8e6 / (100 + Pace::kPauseUs), 50e6);
 }
 
 TEST(PaceTest, TheSchedulerMeasuresWhatItStarts) {

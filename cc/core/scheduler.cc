@@ -393,6 +393,11 @@ int64_t Scheduler::PaceBps(const std::string& sender) const {
   return pace_.Bps(sender);
 }
 
+int64_t Scheduler::SlowestPaceBps() const {
+  const MutexLock lock(&mu_);
+  return pace_.SlowestBps();
+}
+
 Counters Scheduler::counters() const {
   const MutexLock lock(&mu_);
   Counters result = counters_;

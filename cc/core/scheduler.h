@@ -89,8 +89,9 @@ class Scheduler {
   uint64_t RecordBypassed(TransferRecord record);
   void FinishBypassed(uint64_t number, int64_t now_us);
 
-  // How fast the sender's ordered transfers leave it; 0 until that is known.
+  // How fast the sender's ordered transfers leave it, or those of the slowest sender; 0 until that is known.
   int64_t PaceBps(const std::string& sender) const;
+  int64_t SlowestPaceBps() const;
 
   Counters counters() const;
   std::vector<TransferRecord> Trace() const;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "cc/transport/all_reduce.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/capability.h"
+#include "cc/transport/link_probe.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device_set.h"
@@ -31,6 +34,16 @@ namespace tfsched {
 namespace {
 
 std::atomic<tfsched_pass_fn> python_pass{nullptr};
+
+// What the pass of this thread works on, for what it asks of it.
+struct Place {
+  const tensorflow::grappler::Cluster* cluster;
+  const tensorflow::GraphDef* graph;
+};
+thread_local const Place* current = nullptr;
+
+// The pass asks for a graph's links one after the other.
+constexpr size_t kMostLinks = 8;
 
 // The devices whose processes know tfsched's ops as this one does: its own, and those of the same build. `local`: of this
 // process's servers only.
@@ -68,6 +81,36 @@ bool StaysOnOneTask(const tensorflow::GraphDef& graph) {
     }
   }
   return function;
+}
+
+// How fast bytes come to this process from those whom the graph has it talk to; see link_probe.h.
+int64_t LinkBpsOf(const Place& place) {
+  const tensorflow::DeviceSet* devices = place.cluster == nullptr ? nullptr : place.cluster->GetDeviceSet();
+  if (devices == nullptr) return 0;
+  std::set<std::string> used;
+  for (const auto& node : place.graph->node()) {
+    std::string task, unused;
+    if (tensorflow::DeviceNameUtils::SplitDeviceName(node.device(), &task, &unused)) used.insert(task);
+  }
+  const tensorflow::DeviceAttributes* own = nullptr;
+  std::map<std::string, const tensorflow::DeviceAttributes*> others;
+  for (const tensorflow::Device* device : devices->devices()) {
+    const tensorflow::DeviceAttributes& attributes = device->attributes();
+    std::string task, unused;
+    if (attributes.device_type() != "CPU" ||
+        !tensorflow::DeviceNameUtils::SplitDeviceName(attributes.name(), &task, &unused)) {
+      continue;
+    }
+    if (IsLocal(attributes)) {
+      if (own == nullptr) own = &attributes;
+    } else if (used.count(task) > 0 && others.size() < kMostLinks && IsCapable(attributes)) {
+      others.emplace(task, &attributes);
+    }
+  }
+  if (own == nullptr) return 0;
+  std::vector<tensorflow::DeviceAttributes> ends;
+  for (const auto& [task, attributes] : others) ends.push_back(*attributes);
+  return LinkBps(*own, ends);
 }
 
 // Everything the pass needs, in one message that Python can read: the graph, and as collections what must not change, where
@@ -115,7 +158,10 @@ class Pass : public tensorflow::grappler::CustomGraphOptimizer {
       return tensorflow::errors::Aborted("tfsched: the graph cannot be serialised.");
     }
     std::string result;
+    const Place place{cluster, &item.graph};
+    current = &place;
     const int changed = pass(request.data(), request.size(), &result);
+    current = nullptr;
     VLOG(1) << "tfsched: pass on " << item.id << " (" << item.graph.node_size() << " nodes): " << changed;
     if (changed != 1) return tensorflow::errors::Aborted("tfsched: graph unchanged.");
     if (!optimized->ParseFromString(result)) {
@@ -139,6 +185,12 @@ extern "C" {
 void tfsched_set_pass(tfsched_pass_fn pass) { tfsched::python_pass.store(pass); }
 
 void tfsched_put(void* sink, const char* data, size_t size) { static_cast<std::string*>(sink)->assign(data, size); }
+
+int64_t tfsched_link_bps() {
+  return tfsched::current == nullptr ? tfsched::LinkBps({}, {}) : tfsched::LinkBpsOf(*tfsched::current);
+}
+
+int64_t tfsched_pace_bps() { return tfsched::ProcessDispatcher().scheduler().SlowestPaceBps(); }
 
 void tfsched_keep_graph(const char* key, const char* id, const char* data, size_t size) {
   tfsched::KeepGraph(key, id, std::string(data, size));

@@ -15,6 +15,13 @@ typedef int (*tfsched_pass_fn)(const char* request, size_t size, void* sink);
 void tfsched_set_pass(tfsched_pass_fn pass);
 void tfsched_put(void* sink, const char* data, size_t size);
 
+// How many bits per second come to this process from the slowest of the tasks that its first training graph uses
+// (link_probe.h); 0 if that is not known. Measured while the pass works on that graph, for up to a second.
+int64_t tfsched_link_bps();
+
+// How many bits per second leave the slowest of this process's servers, as far as they have sent enough; 0: none has.
+int64_t tfsched_pace_bps();
+
 // Keeps a graph of the pass for the trace `key`; `id` tells graphs of one trace apart (op_recording.h).
 void tfsched_keep_graph(const char* key, const char* id, const char* data, size_t size);
 

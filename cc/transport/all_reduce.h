@@ -37,7 +37,8 @@ struct AllReduceRequest {
   int64_t element = 0;           // which of the call's tensors
   ExchangeSpec spec;             // but for the way, which was settled with the agreement
   int64_t whole_bytes = 0;       // see Choose()
-  TransferInfo tag;              // of its messages, but for the receiver
+  bool follow_link = false;      // see PieceBytes()
+  TransferInfo tag;              // of its messages, but for the receiver; a credit of -1: FittingCredit()
   int contribution_rank = 0;     // of contributions that results follow; all other messages have the tag's
   std::vector<int> piece_ranks;  // of the messages of each piece, where these have their own; they count instead
   tensorflow::Tensor input, output;

@@ -8,6 +8,7 @@
 #include "cc/barrier/background_steps.h"
 #include "cc/transport/barrier.h"
 #include "cc/transport/collective_group.h"
+#include "cc/transport/link_probe.h"
 #include "cc/transport/receiving.h"
 #include "cc/transport/runtime.h"
 #include "cc/transport/tagged_buffer.h"
@@ -108,40 +109,41 @@ SchedulingRendezvousMgr::SchedulingRendezvousMgr(const tensorflow::WorkerEnv* en
 void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::ParsedKey& parsed,
                                              Rendezvous::DoneCallback done) {
   if (AnswerForGroup(env_, step_id, parsed, done)) return;
+  // The emulated link has to see every byte; else what is measured before the training is no transfer of it.
+  if (!ProcessDispatcher().emulated() && AnswerProbe(parsed, done)) return;
   const int64_t requested_us = ProcessDispatcher().NowUs();
-  RpcRendezvousMgr::RecvLocalAsync(
-      step_id, parsed,
-      [step_id, requested_us, key = parsed, done = std::move(done)](
-          const absl::Status& status, const Rendezvous::Args& send_args, const Rendezvous::Args& recv_args,
-          const Tensor& value, bool is_dead) {
-        if (!status.ok()) {
-          done(status, send_args, recv_args, value, is_dead);
-          return;
-        }
-        auto response = std::make_shared<Response>();
-        response->done = done;
-        response->send_args = send_args;
-        response->recv_args = recv_args;
-        response->KeepContexts();
-        response->value = value;
-        response->is_dead = is_dead;
-        if (!is_dead && value.IsInitialized()) {
-          if (auto* tagged = dynamic_cast<TaggedBuffer*>(BufferOf(value))) {
-            Schedule(tagged->info(), TaskOf(key.src), step_id, requested_us, std::move(response));
-            return;
-          }
-        }
-        if (ProcessDispatcher().emulated()) {
-          // The emulated link has to see every byte.
-          auto info = std::make_shared<TransferInfo>();
-          info->name = std::string(key.edge_name);
-          info->receiver = TaskOf(key.dst);
-          info->policy = "fifo";
-          Schedule(std::move(info), TaskOf(key.src), step_id, requested_us, std::move(response));
-          return;
-        }
-        Bypass(std::string(key.edge_name), TaskOf(key.src), TaskOf(key.dst), step_id, requested_us, *response);
-      });
+  const Rendezvous::DoneCallback answer = [step_id, requested_us, key = parsed, done = std::move(done)](
+                                              const absl::Status& status, const Rendezvous::Args& send_args,
+                                              const Rendezvous::Args& recv_args, const Tensor& value, bool is_dead) {
+    if (!status.ok()) {
+      done(status, send_args, recv_args, value, is_dead);
+      return;
+    }
+    auto response = std::make_shared<Response>();
+    response->done = done;
+    response->send_args = send_args;
+    response->recv_args = recv_args;
+    response->KeepContexts();
+    response->value = value;
+    response->is_dead = is_dead;
+    if (!is_dead && value.IsInitialized()) {
+      if (auto* tagged = dynamic_cast<TaggedBuffer*>(BufferOf(value))) {
+        Schedule(tagged->info(), TaskOf(key.src), step_id, requested_us, std::move(response));
+        return;
+      }
+    }
+    if (ProcessDispatcher().emulated()) {
+      // The emulated link has to see every byte.
+      auto info = std::make_shared<TransferInfo>();
+      info->name = std::string(key.edge_name);
+      info->receiver = TaskOf(key.dst);
+      info->policy = "fifo";
+      Schedule(std::move(info), TaskOf(key.src), step_id, requested_us, std::move(response));
+      return;
+    }
+    Bypass(std::string(key.edge_name), TaskOf(key.src), TaskOf(key.dst), step_id, requested_us, *response);
+  };
+  if (!AnswerProbe(parsed, answer)) RpcRendezvousMgr::RecvLocalAsync(step_id, parsed, answer);
 }
 
 tsl::core::RefCountPtr<tensorflow::BaseRemoteRendezvous> SchedulingRendezvousMgr::Create(int64_t step_id,

@@ -38,14 +38,21 @@ int CountServers() {
   return static_cast<int>(Servers().size());
 }
 
-bool IsLocal(const tensorflow::DeviceAttributes& device) {
+tensorflow::WorkerEnv* ServerOf(const tensorflow::DeviceAttributes& device, tensorflow::Device** own) {
   const MutexLock lock(&mu);
   for (tensorflow::WorkerEnv* server : Servers()) {
-    for (const tensorflow::Device* own : server->device_mgr->ListDevices()) {
-      if (own->attributes().incarnation() == device.incarnation() && own->name() == device.name()) return true;
+    for (tensorflow::Device* candidate : server->device_mgr->ListDevices()) {
+      if (candidate->attributes().incarnation() != device.incarnation() || candidate->name() != device.name()) continue;
+      *own = candidate;
+      return server;
     }
   }
-  return false;
+  return nullptr;
+}
+
+bool IsLocal(const tensorflow::DeviceAttributes& device) {
+  tensorflow::Device* own = nullptr;
+  return ServerOf(device, &own) != nullptr;
 }
 
 absl::Status FindServer(const tensorflow::DeviceBase& device, tensorflow::WorkerEnv** env) {

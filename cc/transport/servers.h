@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/distributed_runtime/worker_env.h"
 #include "tensorflow/core/framework/device_attributes.pb.h"
 #include "tensorflow/core/framework/device_base.h"
@@ -17,7 +18,9 @@ void RemoveServer(tensorflow::WorkerEnv* env);
 
 int CountServers();
 
-// Whether the device is one of this process's servers', by whichever name or proxy it goes in a cluster.
+// Which of this process's servers has the device, by whichever name or proxy it goes in a cluster, and the server's device;
+// nullptr if none has.
+tensorflow::WorkerEnv* ServerOf(const tensorflow::DeviceAttributes& device, tensorflow::Device** own);
 bool IsLocal(const tensorflow::DeviceAttributes& device);
 
 // The server whose variables a kernel on `device` sees. Several servers may live in one process. Fails, with a sentence for

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from tfsched.bench.testbed import netns_available
+
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -167,3 +169,24 @@ def test_the_steps_of_lookahead_are_compared():
     )
     (row,) = result["adversary"]
     assert row["found"] >= row["first"] >= -1e-6
+
+
+@pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])
+@pytest.mark.parametrize("kind", ["servers", "all-reduce"])
+def test_a_rate_that_changes_while_a_training_runs(kind):
+    printed = run(
+        "rate_change",
+        *("--kinds", kind, "--rates", "100mbit,20mbit", "--model", "mlp2x200", "--batch", "8", "--steps", "6"),
+    )
+    rows = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith(f"| {kind} ")]
+    assert [row[1].strip() for row in rows] == ["100mbit", "20mbit"]
+    # A fifth of the rate takes longer, in this training and in one that has always had it.
+    assert float(rows[1][2]) > float(rows[0][2]) and float(rows[1][4]) > float(rows[0][4])
+
+
+def test_a_rate_is_settled_when_all_later_steps_are_near_the_median(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    settled_after = load("rate_change").settled_after
+    assert settled_after([1.0] * 8, 1.0, 0.1) == 0
+    assert settled_after([5.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 1.0, 0.1) == 1
+    assert settled_after([5.0, 5.0, 5.0, 5.0, 1.0, 1.0, 1.0, 1.0], 1.0, 0.1) == 4

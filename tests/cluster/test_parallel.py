@@ -5,6 +5,8 @@ from concurrent import futures
 import numpy as np
 import pytest
 
+from tfsched.bench.testbed import Testbed, netns_available
+
 from .cluster import TFSCHED, Cluster, TaskDied, TaskError, wait_until
 
 pytestmark = pytest.mark.timeout(540)
@@ -189,6 +191,27 @@ def test_init_ends_a_process_whose_others_do_not_come_and_says_so(nursery):
         cluster.restart("worker0")  # and where they come it goes on
         for one in [cluster.submit(name, "parallel.join_within", timeout_s=30) for name in cluster.names]:
             one.result(LIMIT_S)
+
+
+@pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])
+@pytest.mark.parametrize("count", [2, 3])
+def test_pieces_follow_the_slowest_workers_link_without_a_new_start(nursery, count):
+    least = 500_000 if count == 2 else 250_000
+    names = [f"worker{number}" for number in range(count)]
+    with Testbed(names) as testbed, Cluster(ps=0, workers=count, nursery=nursery, mirrored=True, testbed=testbed) as cluster:
+
+        def largest():
+            results = everywhere(cluster, "again", calls=8, elements=2_000_000)
+            assert all(right for _, right in results)
+            # All members have cut alike, else the sums would not be right.
+            (size,) = {size for size, _ in results}
+            return size
+
+        wait_until(lambda: largest() > least, LIMIT_S, "larger pieces on a fast link")
+        testbed.limit("worker0", 1e8)
+        wait_until(lambda: largest() <= least, LIMIT_S, "the smallest pieces on a slow link")
+        testbed.limit("worker0", 10e9)
+        wait_until(lambda: largest() > least, LIMIT_S, "larger pieces on a link that has become fast")
 
 
 def test_a_worker_that_has_finished_waits_until_the_others_have(nursery):

@@ -170,7 +170,7 @@ def test_top_shows_what_tasks_do(watched, top):
 
 def test_steps_and_crossing_variables_are_counted_in_every_task_that_takes_part(watched):
     cluster = watched.cluster
-    options = {"barrier": False, "policy": "bytescheduler"}
+    options = {"barrier": False, "policy": "bytescheduler", "credit_bytes": 3_000_000}
     cluster.call("worker0", "common.open_session", name="crossing", options=options, layers=3)
     before = {name: cluster.stats(name) for name in ("ps0", "worker0")}
     began_s = time.monotonic()
@@ -189,7 +189,7 @@ def test_steps_and_crossing_variables_are_counted_in_every_task_that_takes_part(
     # The values and the gradients of three variables, 3 * 256 KiB in each direction of each step.
     for name in ("ps0", "worker0"):
         assert grown(name, "sending_us_total") > 0 and grown(name, "wire_byte_seconds") > 0
-        assert cluster.stats(name)["credit_in_force_bytes"] == 1_000_000
+        assert cluster.stats(name)["credit_in_force_bytes"] == 3_000_000
 
 
 def shown(printed):

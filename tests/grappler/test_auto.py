@@ -49,8 +49,62 @@ def test_the_log_and_the_environment_say_auto(monkeypatch):
     assert options.partition_bytes == AUTO_BYTES and options.settled().partition_bytes == 500_000
     assert "policy=auto (TFSCHED_POLICY)" in options.describe()
     assert "partition_bytes=auto (TFSCHED_PARTITION_BYTES)" in options.describe()
-    with pytest.raises(TfschedError, match="credit_bytes is 'auto'; give a value of type int"):
-        Options(credit_bytes="auto")
+    monkeypatch.setenv("TFSCHED_CREDIT_BYTES", "auto")
+    assert "credit_bytes=auto (TFSCHED_CREDIT_BYTES)" in Options().describe()
+    monkeypatch.setenv("TFSCHED_CREDIT_BYTES", "many")
+    with pytest.raises(TfschedError, match="TFSCHED_CREDIT_BYTES is 'many'; give a whole number or \"auto\""):
+        Options()
+    monkeypatch.delenv("TFSCHED_CREDIT_BYTES")
+    with pytest.raises(TfschedError, match='Option credit_bytes is -2; give "auto", 0'):
+        Options(credit_bytes=-2)
+    with pytest.raises(TfschedError, match="seed is 'auto'; give a value of type int"):
+        Options(seed="auto")
+
+
+@pytest.mark.parametrize(
+    ("megabits", "partition_bytes", "credit_bytes"),
+    [
+        (0, 500_000, 1_000_000),
+        (100, 500_000, 1_000_000),
+        (700, 500_000, 1_000_000),
+        (1_000, 1_000_000, 2_000_000),
+        (2_000, 2_000_000, 4_000_000),
+        (4_000, 4_000_000, 8_000_000),
+        (100_000, 4_000_000, 8_000_000),
+    ],
+)
+def test_pieces_and_credit_fit_the_link(megabits, partition_bytes, credit_bytes):
+    def sizes(**options):
+        settled = Options(**options).settled(megabits * 1e6)
+        return settled.partition_bytes, settled.credit_bytes
+
+    for policy in ("auto", "bytescheduler", "p3", "prophet"):
+        assert sizes(policy=policy, barrier=False) == (partition_bytes, credit_bytes)
+    assert sizes(barrier=False, partition_bytes=300_000) == (300_000, 1_000_000)
+    assert sizes(barrier=False, partition_bytes=3_000_000) == (3_000_000, 6_000_000)
+    assert sizes(barrier=False, credit_bytes=7) == (partition_bytes, 7)
+    assert sizes(barrier=False, credit_bytes=0) == (partition_bytes, 0)
+    for whole in ({}, {"policy": "tictac", "barrier": False}, {"policy": "fifo", "barrier": False}):
+        assert sizes(**whole) == (0, 1_000_000)
+
+
+@pytest.mark.parametrize("megabits", [0, 100, 4_000])
+def test_the_link_is_asked_for_where_pieces_depend_on_it(megabits):
+    asked = []
+
+    def link_bps():
+        asked.append(megabits)
+        return megabits * 1e6
+
+    def chunks(**options):
+        step = test_barrier.Step(side=1024)  # 4 MiB a variable
+        asked.clear()
+        result, _, body = step.cut(step.loss, step.apply(), options=Options(**options), link_bps=link_bps)
+        splits = [node for node in (*result.node, *body.values()) if node.op == "TfschedSplit"]
+        return {node.attr["N"].i for node in splits}, len(asked)
+
+    assert chunks(barrier=False) == ({9} if megabits < 750 else {2}, 1)
+    assert chunks(barrier=False, partition_bytes=1_100_000) == ({4}, 0)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -138,6 +138,8 @@ def test_pieces_of_several_sizes_have_ranks_of_their_own():
     assert list(node.attr["piece_ranks"].list.i) == [0, 2] and node.attr["rank"].i == 0
     whole = found[elements[small]]
     assert "piece_elements" not in whole.attr and whole.attr["rank"].i == 1
+    # Planned pieces need no larger credit on a fast link; what the plan does not cut follows the link.
+    assert not node.attr["follow_link"].b and whole.attr["follow_link"].b
     assert sorted(node.attr["rank"].i for node in found.values()) == [0, 1, 3, 4]
     assert {node.attr["count"].i for node in found.values()} == {5}
     # All members have to have the same pieces and ranks.

@@ -162,7 +162,7 @@ def test_the_plan_says_what_has_to_be_the_same():
         return node.attr["plan"].s.decode()
 
     assert plan(Step()) == plan(Step())
-    assert "partition_bytes=500000" in plan(Step()) and "policy=bytescheduler" in plan(Step())
+    assert "partition_bytes=auto" in plan(Step()) and "policy=bytescheduler" in plan(Step())
     assert "partition_bytes=65536" in plan(Step(), Options(partition_bytes=65536))
     others = [Step(((LARGE, 10, 3 * LARGE, 21),)), Step(((10, LARGE, 3 * LARGE, 20),)), Step(T="half"), Step(final_op="Div")]
     assert len({plan(step) for step in [Step(), *others]}) == 5

@@ -137,6 +137,7 @@ def test_an_all_reduce_that_was_not_agreed_on_gives_back_its_input():
             agreed=False,
             reduction="Add",
             mean=False,
+            follow_link=False,
             elements=5,
             piece_bytes=1,
             transfer="t",

@@ -221,7 +221,7 @@ def test_chunks_follow_one_another_and_one_merge_serves_a_device():
     assert len(used) == 3
     assert len({one for inputs in used.values() for one in inputs if "merge" in one}) == 2
     assert report.whole == {}
-    assert "2 of them in 8 chunks" in explain(report)
+    assert "2 of them in 8 chunks of at most 16,384 bytes" in explain(report)
 
 
 def test_a_merge_whose_chunks_were_replaced_stays():

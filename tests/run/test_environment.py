@@ -68,9 +68,9 @@ def test_sessions_without_options_take_the_environments(monkeypatch):
             "TFSCHED_POLICY is 'fast'; choose one of auto, fifo, tictac, bytescheduler, p3, prophet.",
         ),
         ("TFSCHED_BARRIER", "maybe", "TFSCHED_BARRIER is 'maybe'; give true or false."),
-        ("TFSCHED_CREDIT_BYTES", "1e6", "TFSCHED_CREDIT_BYTES is '1e6'; give a whole number."),
+        ("TFSCHED_CREDIT_BYTES", "1e6", "TFSCHED_CREDIT_BYTES is '1e6'; give a whole number or \"auto\"."),
         ("TFSCHED_PARTITION_BYTES", "1e6", "TFSCHED_PARTITION_BYTES is '1e6'; give a whole number or \"auto\"."),
-        ("TFSCHED_CREDIT_BYTES", "-1", "TFSCHED_CREDIT_BYTES is -1; give 0 (no limit) or more."),
+        ("TFSCHED_CREDIT_BYTES", "-2", 'TFSCHED_CREDIT_BYTES is -2; give "auto", 0 (no limit) or more.'),
         ("TFSCHED_PARTITION_BYTES", "12", 'TFSCHED_PARTITION_BYTES is 12; give "auto", 0 (never cut), or 4096 or more.'),
     ],
 )

@@ -53,7 +53,8 @@ def predict(
             continue
         text = (plans or {}).get(setting.name)
         plan = Plan.from_json(text) if text else None
-        predicted[setting.name] = _step_s(*made, method_of(setting, all_reducing, plan), iterations)
+        method = method_of(setting, all_reducing, plan, result["workers"], result["bandwidth_bps"] or 0)
+        predicted[setting.name] = _step_s(*made, method, iterations)
     return predicted
 
 

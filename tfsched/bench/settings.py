@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tfsched._options import AUTO, CROSSING_PARTITION_BYTES, DEFAULTS, Options
+from tfsched._options import AUTO, DEFAULTS, Options
 from tfsched.bench.errors import BenchError
 from tfsched.errors import TfschedError
 
@@ -119,10 +119,10 @@ P3_PARTITION_BYTES = 50_000 * 4
 
 # ByteScheduler's: pieces small enough to overtake between them, several in flight to keep the link busy (docs/tuning.md).
 # With the barrier they only overtake; across it what was pushed in part is pulled in part, which pays for finer pieces, and
-# the first layer's way to the server and back, with the credit ahead of it at each hop, is part of every step.
+# the first layer's way to the server and back, with the credit ahead of it at each hop, is part of every step: so there both
+# fit the link.
 BYTESCHEDULER_PARTITION_BYTES = 4_000_000
 BYTESCHEDULER_CREDIT_BYTES = 2_000_000
-CROSSING_CREDIT_BYTES = 1_000_000
 
 _BYTESCHEDULER = {
     "ordering": "tio",
@@ -142,12 +142,7 @@ register_setting(
     Setting(
         "bytescheduler+barrier-crossing",
         TFSCHED,
-        {
-            **_BYTESCHEDULER,
-            "partition_bytes": CROSSING_PARTITION_BYTES,
-            "credit_bytes": CROSSING_CREDIT_BYTES,
-            "barrier": False,
-        },
+        {"ordering": "tio", "policy": "bytescheduler", "barrier": False},
     )
 )
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from tfsched.simulator import Method
 
 
-def method_of(setting: Setting, all_reducing: bool = False, plan: Plan | None = None) -> Method:
+def method_of(
+    setting: Setting, all_reducing: bool = False, plan: Plan | None = None, workers: int = 1, link_bps: float = 0
+) -> Method:
     """What the simulator calls the setting.
 
     Where the setting needs a plan and none is given, the ordering plans the simulator's own workload.
@@ -22,6 +24,8 @@ def method_of(setting: Setting, all_reducing: bool = False, plan: Plan | None = 
         setting: one of the bench; without options it is stock TensorFlow.
         all_reducing: whether gradients are all-reduced. TIO's order is that of the layers there.
         plan: what the setting runs.
+        workers: how many there are.
+        link_bps: how fast their links are, in bits per second; 0: not known.
 
     Raises:
         TfschedError: an option has a value that it cannot have.
@@ -31,7 +35,7 @@ def method_of(setting: Setting, all_reducing: bool = False, plan: Plan | None = 
     if setting.options is None:
         return dataclasses.replace(methods()["vanilla"], name=setting.name)
     given = Options.from_parameters(setting.options)
-    options = given.settled()
+    options = given.settled(link_bps)
     ordering, policy = options.ordering, options.policy
     if plan is not None:
         ordering = "tio"  # of what the plan does not name
@@ -39,12 +43,15 @@ def method_of(setting: Setting, all_reducing: bool = False, plan: Plan | None = 
         ordering = "layer"
     if all_reducing and ordering == "fifo":
         policy = "fifo"  # all have the same rank there: as they become ready
+    credit_bytes = options.credit_bytes
+    if all_reducing:
+        _, credit_bytes = given.all_reducing(workers, link_bps)
     return dataclasses.replace(
         methods()[ordering],
         name=setting.name,
         plan=plan,
         policy=policy,
         partition_bytes=max((given if all_reducing else options).partition_bytes, 0) or None,  # what the ordering decides
-        credit_bytes=options.credit_bytes,
+        credit_bytes=credit_bytes,
         barrier=options.barrier,
     )

@@ -190,20 +190,25 @@ class Testbed(Hosts):
         )
         _call("ip", "-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         _call("ip", "-n", bridge, "link", "set", port, "master", "br0")
+        if self._bandwidth_bps is not None:
+            self.limit(host, self._bandwidth_bps)
         for namespace, device in ((name, "eth0"), (bridge, port)):
-            if self._bandwidth_bps is not None:
-                burst_bytes = _burst_bytes(self._bandwidth_bps)
-                _call(
-                    *("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf"),
-                    *("rate", f"{int(self._bandwidth_bps)}bit"),
-                    *("burst", f"{burst_bytes}", "latency", "50ms"),
-                )
             _call("ip", "-n", namespace, "link", "set", device, "up")
         if (control := congestion_control()) is not None:
             # By route: a namespace may not set another default than the machine allows.
             _call(
                 *("ip", "-n", name, "route", "replace", _NETWORK, "dev", "eth0", "proto", "kernel", "scope", "link"),
                 *("src", self.address(host), "congctl", control),
+            )
+
+    def limit(self, host: str, bandwidth_bps: float) -> None:
+        """Gives a host's link another bandwidth in either direction, also while bytes are on it."""
+        ends = ((self.namespace(host), "eth0"), (self.namespace("br"), f"port{self.names.index(host)}"))
+        for namespace, device in ends:
+            _call(
+                *("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf"),
+                *("rate", f"{int(bandwidth_bps)}bit"),
+                *("burst", f"{_burst_bytes(bandwidth_bps)}", "latency", "50ms"),
             )
 
     def receive_on(self, cores: Iterable[int]) -> None:

@@ -48,7 +48,7 @@ def _define_options(flags: CommandFlags) -> None:
 
     string("ordering", 'which transfer goes first: tio, tao, layer, ...; "none" leaves it to TensorFlow')
     flags.choice("policy", None, [AUTO, *POLICIES], *told("policy", "when transfers are handed to gRPC (docs/policies.md)"))
-    number("credit_bytes", "bytes that gRPC may hold before the next transfer waits; 0: no limit")
+    string("credit_bytes", "bytes that gRPC may hold before the next transfer waits; 0: no limit")
     string("partition_bytes", "larger transfers leave in pieces of so many bytes; 0: whole")
     boolean("barrier", "whether a step ends when its updates are applied, as TensorFlow's does (docs/across-the-barrier.md)")
     string("plan", "a Plan file, which wins over --ordering")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tfsched._options import DEFAULT_CREDIT_BYTES, Options
-from tfsched._rules import POLICIES
+from tfsched._options import Options
+from tfsched._rules import DEFAULT_CREDIT_BYTES, POLICIES
 from tfsched.commands import clusters, inputs
 from tfsched.commands.files import write_bytes, write_text
 from tfsched.commands.flags import CommandFlags, UsageError

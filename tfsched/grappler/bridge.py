@@ -119,7 +119,9 @@ def _run(data: int, size: int, sink: int) -> int:
             )
         try:
             options = Options.from_parameters(parameters)
-            graph, report = rewrite(request.graph_def, options, fetches, keep, feeds, capable, client, home, local)
+            graph, report = rewrite(
+                request.graph_def, options, fetches, keep, feeds, capable, client, home, local, _API.tfsched_link_bps
+            )
         except Exception as error:  # whatever it is, the step must run as if we were not there
             _note_error(error, strict)
             request = meta_graph_pb2.MetaGraphDef.FromString(ctypes.string_at(data, size))
@@ -133,7 +135,7 @@ def _run(data: int, size: int, sink: int) -> int:
             crossed_functions.note(name, key, has_crossed(request.graph_def if graph is None else graph))
         with _LOCK:
             _STATS.graphs += 1
-            _STATS.options = options.settled()
+            _STATS.options = report.options or options.settled()
             if graph is not None:
                 _STATS.rewritten += 1
                 _STATS.ordered += report.ordered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tfsched import ordering as orderings
@@ -58,6 +58,7 @@ class Report:
       home: the task that runs the background function; "" if the graph has none.
       waits: the step waits for background updates before it uses a variable.
       exchanged: what was done to all-reduces.
+      options: what "auto" was replaced by; None if the graph was none of ours.
     """
 
     ordered: int = 0
@@ -75,6 +76,7 @@ class Report:
     home: str = ""
     waits: bool = False
     exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
+    options: Options | None = None
 
     def count(self, transfers: Iterable[Transfer], ranked: Collection[ranks.Ranked], whole: dict[str, int]) -> None:
         """Fills in the numbers."""
@@ -93,6 +95,7 @@ def rewrite(
     client: str = "",
     home: str = "",
     local: Collection[str] = (),
+    link_bps: Callable[[], float] = lambda: 0,
 ) -> tuple[Any | None, Report]:
     """Moves updates behind the step's end where the options say so, and orders the transfers of a placed graph.
 
@@ -110,6 +113,7 @@ def rewrite(
       home: the task of the process where the session's graphs are rewritten. Its background functions start there, so that
         every graph of the session knows whom to wait for, whichever runs first. "": nothing crosses, nothing waits.
       local: the tasks of this process. A function's updates start where it runs, and all-reduces there are exchanged.
+      link_bps: says how many bits per second the graph's links carry, 0 if that is not known. Called if pieces depend on it.
 
     Returns:
       The rewritten GraphDef, or None where there is nothing to do, and the report.
@@ -127,7 +131,8 @@ def rewrite(
     plan = load_plan(options.plan) if options.plan else None
     if any(node.op in REDUCE_OPS for node in graph.node) and options.ordering != "none":
         changed = _schedule_all_reduces(GraphView(graph), step, options, plan, local, report) or changed
-    options = options.settled()  # all-reduces have sizes of their own
+    options = options.settled(link_bps() if options.follows_link else 0)  # all-reduces have sizes of their own
+    report.options = options
     crossing = None
     if not barrier.has_crossed(graph):
         view = GraphView(graph)
@@ -348,6 +353,8 @@ def explain(report: Report) -> str:
         text += f" ({report.pushes} pushes)"
     if report.cut:
         text += f", {report.cut} of them in {report.chunks} chunks"
+        if report.options is not None and report.options.partition_bytes > 0 and not report.options.plan:
+            text += f" of at most {report.options.partition_bytes:,} bytes"
     if report.groups:
         text += f", {report.groups} of them groups of the plan with {report.members} transfers"
     named = (

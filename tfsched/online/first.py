@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from tfsched._options import Options
-from tfsched._rules import exchange_bytes
 from tfsched.eager import calls
 from tfsched.errors import TfschedError
 from tfsched.grappler import graph_records
@@ -14,6 +13,7 @@ from tfsched.grappler.bridge import parameters_of
 from tfsched.grappler.config import optimizers
 from tfsched.online.reach import Reach
 from tfsched.ops.configure import GRAPH
+from tfsched.ops.library import c_api
 from tfsched.tuning import Setting, Space
 
 PIECES, CREDITS = (125_000, 8_000_000), (250_000, 32_000_000)
@@ -49,14 +49,14 @@ def options_of(session: Any) -> Options:
 
 def first_setting(options: Options, reach: Reach, in_force: tuple[str, int]) -> Setting:
     """What a training runs with that has these options, where ``in_force`` was configured (policy, credit in bytes)."""
-    policy = options.settled().policy if in_force[0] == GRAPH else in_force[0]
-    credit_bytes = options.credit_bytes if in_force[1] < 0 else in_force[1]
-    piece_bytes = options.settled().partition_bytes
+    settled = options.settled(c_api().tfsched_link_bps())
+    policy = settled.policy if in_force[0] == GRAPH else in_force[0]
+    credit_bytes, piece_bytes = settled.credit_bytes, settled.partition_bytes
     if reach.all_reduces:
-        piece_bytes = options.partition_bytes if options.partition_bytes > 0 else exchange_bytes(reach.workers)
+        piece_bytes, credit_bytes = options.all_reducing(reach.workers, c_api().tfsched_pace_bps())
         # It counts the transfers of a step, which fits no all-reduce: the graph has the other one.
         policy = "bytescheduler" if policy == _WAITING else policy
-    return Setting(piece_bytes, credit_bytes, policy)
+    return Setting(piece_bytes, credit_bytes if in_force[1] < 0 else in_force[1], policy)
 
 
 def can_cut(options: Options, reach: Reach) -> bool:

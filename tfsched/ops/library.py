@@ -105,6 +105,10 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.tfsched_set_pass.restype = None
     library.tfsched_put.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tfsched_put.restype = None
+    library.tfsched_link_bps.argtypes = []
+    library.tfsched_link_bps.restype = ctypes.c_int64
+    library.tfsched_pace_bps.argtypes = []
+    library.tfsched_pace_bps.restype = ctypes.c_int64
     library.tfsched_keep_graph.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tfsched_keep_graph.restype = None
     library.tfsched_read.argtypes = [ctypes.c_int, TAKE, ctypes.c_void_p]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsched._rules import exchange_bytes
+from tfsched._rules import exchange_bytes, exchange_credit
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
@@ -120,6 +120,8 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         credit = decision.credit_bytes if decision is not None else 0
         if credit == 0 and policy == "tictac":
             credit = _CREDIT_BYTES
+            if cluster.architecture == "allreduce" and not partition:  # the pieces below
+                credit = exchange_credit(cluster.workers, exchange_bytes(cluster.workers, min(cluster.hosts()[2])))
         if credit == 0 and decision is not None and policy in ("bytescheduler", "prophet"):
             credit = 1  # one message at a time, as in `evaluate`: what has been handed over cannot be overtaken
     if cluster.all_reduces and policy == "tictac":
@@ -130,7 +132,7 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         float(i) if decision is None else _priority(method, name, decision.get(name, math.inf))
         for i, name in enumerate(workload.link_names)
     ]
-    most_bytes = partition or exchange_bytes(cluster.workers)
+    most_bytes = partition or exchange_bytes(cluster.workers, min(cluster.hosts()[2]))
     if method.plan is not None:
         default_bytes = most_bytes if cluster.all_reduces else partition
         planned = planned_pieces(workload, servers, method.plan, priorities, default_bytes, cluster.all_reduces)

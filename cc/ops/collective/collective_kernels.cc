@@ -148,6 +148,7 @@ class AllReduceKernel : public AsyncOpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("contribution_rank", &contribution_rank_));
     OP_REQUIRES_OK(context, context->GetAttr("count", &tag_.count));
     OP_REQUIRES_OK(context, context->GetAttr("credit_bytes", &tag_.credit_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("follow_link", &follow_link_));
     OP_REQUIRES_OK(context, context->GetAttr("piece_elements", &spec_.piece_elements));
     OP_REQUIRES_OK(context, context->GetAttr("piece_ranks", &piece_ranks_));
     const std::vector<int64_t>& pieces = spec_.piece_elements;
@@ -183,6 +184,7 @@ class AllReduceKernel : public AsyncOpKernel {
     request.element = element_;
     request.spec = spec_;
     request.whole_bytes = whole_bytes_;
+    request.follow_link = follow_link_;
     request.tag = tag_;
     request.contribution_rank = contribution_rank_;
     request.piece_ranks = piece_ranks_;
@@ -219,6 +221,7 @@ class AllReduceKernel : public AsyncOpKernel {
 
   ExchangeSpec spec_;
   int64_t whole_bytes_ = 0;
+  bool follow_link_ = false;
   int64_t element_ = 0;
   TransferInfo tag_;
   int contribution_rank_ = 0;

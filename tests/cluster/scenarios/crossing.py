@@ -126,9 +126,18 @@ def two_kinds_of_steps(task, options, steps):
 def passed(task):
     """What the pass did in this process so far."""
     from tfsched.grappler.bridge import pass_stats
+    from tfsched.ops.library import c_api
 
     seen = pass_stats()
-    return {"crossing": seen.crossing, "kept": seen.kept, "errors": seen.errors, "last_error": seen.last_error}
+    return {
+        "crossing": seen.crossing,
+        "kept": seen.kept,
+        "errors": seen.errors,
+        "last_error": seen.last_error,
+        "link_bps": c_api().tfsched_link_bps(),
+        "partition_bytes": seen.options and seen.options.partition_bytes,
+        "credit_bytes": seen.options and seen.options.credit_bytes,
+    }
 
 
 def every_step(task, options, steps, **model):

@@ -370,6 +370,23 @@ def one_step(task, elements):
     return parallel.allreduce(tf.ones([elements]), parallel.Sum)[-2:].numpy().tolist()
 
 
+def again(task, calls, elements):
+    """All-reduces one tensor again and again.
+
+    Returns the bytes of this worker's largest message in the last call, and whether all sums were right.
+    """
+    import tfsched
+
+    parallel = join(task)
+    rank, size = parallel.rank(), parallel.size()
+    right = True
+    for _ in range(calls):
+        tfsched.transfers(clear=True)
+        total = parallel.allreduce(tf.range(elements, dtype=tf.float32) + rank, parallel.Sum)
+        right = right and bool(tf.reduce_all(total == size * tf.range(elements, dtype=tf.float32) + sum(range(size))))
+    return [max(row["bytes"] for row in tfsched.transfers() if row["rank"] >= 0), right]
+
+
 def alone(task):
     """Without a cluster."""
     import tfsched.parallel as parallel

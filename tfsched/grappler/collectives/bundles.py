@@ -23,7 +23,7 @@ class Bundle:
     Attributes:
       pack: number of the pack, and ``members`` the elements' numbers in it.
       elements: how many its members have together.
-      piece_bytes: of how many bytes its pieces are at most.
+      piece_bytes: of how many bytes its pieces are at most; if it ``follows_link``, they become larger on fast links.
       rank: how many bundles are more urgent; that of the first half of its exchange is ``first_rank``.
       pieces: elements and rank of each piece, where a plan has them of several sizes.
     """
@@ -32,6 +32,7 @@ class Bundle:
     members: list[int]
     elements: int
     piece_bytes: int = 0
+    follows_link: bool = False
     rank: int = 0
     first_rank: int = 0
     pieces: tuple[tuple[int, int], ...] = ()
@@ -68,7 +69,9 @@ def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options
                     open_bundle = bundles[-1]
         for bundle in bundles:
             if bundle.pack == number:
-                bundle.piece_bytes = _pieces_of(bundle, size, orders, default)
+                planned_bytes = _planned_pieces(bundle, size, orders)
+                bundle.piece_bytes = planned_bytes or default
+                bundle.follows_link = not planned_bytes and options.partition_bytes <= 0
     cuts = _cuts(view, packs, bundles, orders)
     if cuts:
         _rank_pieces(bundles, orders, cuts)
@@ -104,13 +107,14 @@ def _rank_pieces(bundles: Sequence[Bundle], orders: Orders, cuts: Mapping[int, S
         bundle.rank = bundle.first_rank = min(ranks)
         if number in cuts:
             bundle.pieces = tuple((size, rank) for (size, _), rank in zip(cuts[number], ranks, strict=True))
+            bundle.follows_link = False
 
 
-def _pieces_of(bundle: Bundle, element_bytes: int, orders: Orders, default: int) -> int:
-    """The smallest that the plan wants for any member; whole if it wants that."""
+def _planned_pieces(bundle: Bundle, element_bytes: int, orders: Orders) -> int:
+    """The smallest that the plan wants for any member; whole if it wants that, 0 if it says nothing."""
     wanted = [size for member in bundle.members if (size := orders.pieces.get((bundle.pack, member))) is not None]
     if not wanted:
-        return default
+        return 0
     return min(filter(None, wanted), default=bundle.elements * element_bytes + _SLACK_BYTES)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from tensorflow.core.framework import types_pb2
 
-from tfsched._options import AUTO, Options
+from tfsched._options import AUTO, AUTO_BYTES, Options
 from tfsched._rules import WHOLE_BYTES
 from tfsched.graph_ops import EXCHANGE_OP
-from tfsched.grappler.collectives.bundles import Bundle, make_bundles, piece_bytes
+from tfsched.grappler.collectives.bundles import Bundle, make_bundles
 from tfsched.grappler.collectives.keys import AGREE_OP, PREFIX, STOCK, inputs_of
 from tfsched.grappler.collectives.orders import Orders, decide
 from tfsched.grappler.collectives.packs import ALL_REDUCE_OP, Element, Pack, find_packs
@@ -201,6 +201,7 @@ class _Rewrite:
             contribution_rank=bundle.first_rank,
             count=self.count,
             credit_bytes=self.options.credit_bytes,
+            follow_link=bundle.follows_link,
         )
         for name, values in zip(("piece_elements", "piece_ranks"), zip(*bundle.pieces, strict=True), strict=False):
             self.view.graph.node[-1].attr[name].list.i.extend(values)
@@ -265,7 +266,10 @@ class _Rewrite:
         """What all members have to have in common to exchange the pack, and what is good to have in common."""
         attr = self.node.attr
         counts = [element.elements for element in self.pack.elements]
-        sizes = [([counts[member] for member in one.members], one.piece_bytes, one.pieces) for one in self.bundles]
+        sizes = [
+            ([counts[member] for member in one.members], one.piece_bytes, one.follows_link, one.pieces)
+            for one in self.bundles
+        ]
         ranks = [(bundle.rank, bundle.first_rank) for bundle in self.bundles]
         words = {
             "type": types_pb2.DataType.Name(self.dtype),
@@ -273,9 +277,9 @@ class _Rewrite:
             "tensors": len(self.pack.elements),
             "elements": sum(element.elements for element in self.pack.elements),
             "order": self.orders.name,
-            "partition_bytes": piece_bytes(self.options, self.pack),
+            "partition_bytes": self.options.partition_bytes if self.options.partition_bytes > 0 else AUTO,
             "policy": policy(self.options),
-            "credit_bytes": self.options.credit_bytes,
+            "credit_bytes": AUTO if self.options.credit_bytes == AUTO_BYTES else self.options.credit_bytes,
             "ranks": digest(repr(ranks).encode()),
             "sizes": digest(repr(sizes).encode()),
         }
