@@ -29,8 +29,8 @@ DEFAULT_CREDIT_BYTES = 1_000_000
 # on a message is one part, and four fill the default credit; two workers send each other whole pieces, and two fill it.
 _PART_BYTES = 250_000
 
-# Where no option says it, a message lasts so long, but it has never more bytes than the second: more urgent ones wait for so
-# long, and every message costs processor time. On links that are slower, or that nobody knows, messages are not cut further.
+# Where no option says it: how long a message should last, for more urgent ones wait so long, and how many bytes it has at
+# most. Smaller ones cost processor time. Slow and unknown links have the smallest, however long they last.
 _MESSAGE_US, _LARGEST_MESSAGE_BYTES = 8_000, 4_000_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.

@@ -176,11 +176,11 @@ def test_the_steps_of_lookahead_are_compared():
 def test_a_rate_that_changes_while_a_training_runs(kind):
     printed = run(
         "rate_change",
-        *("--kinds", kind, "--rates", "100mbit,20mbit", "--model", "mlp2x200", "--batch", "8", "--steps", "6"),
+        *("--kinds", kind, "--rates", "100mbit,5mbit", "--model", "mlp2x200", "--batch", "8", "--steps", "6"),
     )
     rows = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith(f"| {kind} ")]
-    assert [row[1].strip() for row in rows] == ["100mbit", "20mbit"]
-    # A fifth of the rate takes longer, in this training and in one that has always had it.
+    assert [row[1].strip() for row in rows] == ["100mbit", "5mbit"]
+    # A twentieth of the rate takes longer, in this training and in one that has always had it.
     assert float(rows[1][2]) > float(rows[0][2]) and float(rows[1][4]) > float(rows[0][4])
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 
+from tfsched import Options
+
 from .cluster import STOCK, Cluster
 
 pytestmark = pytest.mark.timeout(300)
 PLAIN = {"barrier": False}
 SMALLEST = (500_000, 1_000_000)
-LARGER = [(size, 2 * size) for size in (1_000_000, 2_000_000, 4_000_000)]
 STEPS = 4
 
 
@@ -32,11 +33,12 @@ def limited(nursery, bps, **arguments):
     return Cluster(nursery=nursery, environment={"ps0": {"TFSCHED_EMULATED_BPS": str(bps)}}, **arguments)
 
 
-def test_a_fast_link_has_large_pieces(nursery, wanted):
+def test_pieces_fit_what_was_measured_and_nothing_is_measured_twice(nursery, wanted):
     with Cluster(nursery=nursery) as cluster:
         assert trained(cluster) == wanted
         first, sizes = sized(cluster)
-        assert first > 0 and sizes in LARGER
+        settled = Options(**PLAIN).settled(first)
+        assert first > 0 and sizes == (settled.partition_bytes, settled.credit_bytes)
         # Every graph of the process is cut alike, and nothing is measured again.
         trained(cluster)
         assert sized(cluster) == (first, sizes)
