@@ -77,8 +77,9 @@ def test_fifo_policy_sends_as_tensors_become_ready(nursery):
 
 def test_steps_share_the_link_under_p3(nursery):
     count = 10
-    # Stop-and-wait on any link.
-    with Cluster(nursery=nursery, environment={"ps0": {**PATIENT["ps0"], "TFSCHED_QUICK_US": "0"}}) as cluster:
+    # 13 ms a transfer, so each session asks while the link is busy with the other one's; stop-and-wait on any link.
+    slow = {**PATIENT["ps0"], "TFSCHED_QUICK_US": "0", "TFSCHED_EMULATED_BPS": "160e6"}
+    with Cluster(nursery=nursery, environment={"ps0": slow}) as cluster:
         losses = cluster.call("worker0", "faults.twins", options={"policy": "p3", "credit_bytes": 0}, count=count)
         stats = cluster.wait_idle("ps0")
         transfers = [transfer for transfer in cluster.call("ps0", "common.transfers") if transfer["rank"] >= 0]
