@@ -1,5 +1,7 @@
 """What "auto" stands for: the graphs it gives are those of the policy and the pieces that the documentation names."""
 
+import json
+
 import pytest
 import test_barrier
 import test_collectives
@@ -13,6 +15,7 @@ from tfsched.bench.settings import find_settings
 from tfsched.bench.simulated import method_of
 from tfsched.eager.config import Setting
 from tfsched.grappler.rewrite import rewrite
+from tfsched.ordering.plan import Plan
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -105,6 +108,12 @@ def test_the_link_is_asked_for_where_pieces_depend_on_it(megabits):
 
     assert chunks(barrier=False) == ({9} if megabits < 750 else {2}, 1)
     assert chunks(barrier=False, partition_bytes=1_100_000) == ({4}, 0)
+    # A plan has sizes of its own, so the credit is not made for larger ones.
+    plans = [Plan("mine", {"x": 1.0}, partition_bytes={"x": size}) for size in (500_000, 0)]
+    plans += [Plan("mine", {"x": 1.0}, pieces={"x": ((512_000, 1.0), (500_000, 2.0))}), Plan("mine", {"x": 1.0})]
+    for plan in plans:
+        chunks(barrier=False, plan=json.dumps(plan.to_json()))
+        assert len(asked) == (not plan.cuts)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -131,7 +131,9 @@ def rewrite(
     plan = load_plan(options.plan) if options.plan else None
     if any(node.op in REDUCE_OPS for node in graph.node) and options.ordering != "none":
         changed = _schedule_all_reduces(GraphView(graph), step, options, plan, local, report) or changed
-    options = options.settled(link_bps() if options.follows_link else 0)  # all-reduces have sizes of their own
+    # All-reduces have sizes of their own. So has a plan, and the credit is for its sizes then, not for the link's.
+    asks = options.follows_link and not (plan and plan.cuts)
+    options = options.settled(link_bps() if asks else 0)
     report.options = options
     crossing = None
     if not barrier.has_crossed(graph):

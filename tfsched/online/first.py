@@ -11,6 +11,7 @@ from tfsched.errors import TfschedError
 from tfsched.grappler import graph_records
 from tfsched.grappler.bridge import parameters_of
 from tfsched.grappler.config import optimizers
+from tfsched.grappler.rewrite import load_plan
 from tfsched.online.reach import Reach
 from tfsched.ops.configure import GRAPH
 from tfsched.ops.library import c_api
@@ -49,7 +50,8 @@ def options_of(session: Any) -> Options:
 
 def first_setting(options: Options, reach: Reach, in_force: tuple[str, int]) -> Setting:
     """What a training runs with that has these options, where ``in_force`` was configured (policy, credit in bytes)."""
-    settled = options.settled(c_api().tfsched_link_bps())
+    planned = options.plan and load_plan(options.plan).cuts
+    settled = options.settled(0 if planned else c_api().tfsched_link_bps())
     policy = settled.policy if in_force[0] == GRAPH else in_force[0]
     credit_bytes, piece_bytes = settled.credit_bytes, settled.partition_bytes
     if reach.all_reduces:

@@ -127,6 +127,11 @@ class Plan:
             return self.pieces.get(name, ())
         return self._pieces_by_source.get(name.partition("@")[0], ())
 
+    @property
+    def cuts(self) -> bool:
+        """Whether it says of any transfer how large its chunks or pieces are."""
+        return bool(self.partition_bytes or self.pieces)
+
     def renamed(self, others: Mapping[str, str]) -> Plan:
         """Return the plan with each transfer in `others` by its other name as well, in the same group."""
 
