@@ -12,6 +12,10 @@ import pytest
 
 from tfsched.bench.testbed import netns_available
 
+# A program that takes 40 s took over 100 s on a machine that had other work.
+LIMIT_S = 280
+pytestmark = pytest.mark.timeout(LIMIT_S + 20)
+
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -29,7 +33,7 @@ def load(name: str) -> ModuleType:
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -180,8 +184,8 @@ def test_a_rate_that_changes_while_a_training_runs(kind):
     )
     rows = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith(f"| {kind} ")]
     assert [row[1].strip() for row in rows] == ["100mbit", "5mbit"]
-    # A twentieth of the rate takes longer, in this training and in one that has always had it.
-    assert float(rows[1][2]) > float(rows[0][2]) and float(rows[1][4]) > float(rows[0][4])
+    # 326 kB take 0.5 s at the second rate, in this training and in one that has always had it; 0.03 s at the first.
+    assert min(float(rows[1][2]), float(rows[1][4])) > 0.3
 
 
 def test_a_rate_is_settled_when_all_later_steps_are_near_the_median(monkeypatch):

@@ -77,3 +77,4 @@ class PipedTask(TaskProcess):
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         stop_process(self._process)
+        self._reader.join(_CLOSED_AFTER_S)  # or what it said last is not shown, for this process may end now
