@@ -36,8 +36,8 @@ _MESSAGE_US, _LARGEST_MESSAGE_BYTES = 8_000, 4_000_000
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
 WHOLE_BYTES = 16_384
 
-# Tensors below the first are all-reduced together with others, to bundles of at most the second: a message costs more.
-SMALL_BYTES, BUNDLE_BYTES = 65_536, 262_144
+# All-reduced tensors below it are exchanged together with others: a message costs more.
+SMALL_BYTES = 65_536
 
 
 def message_bytes(least: int, link_bps: float) -> int:
@@ -70,12 +70,21 @@ def exchange_credit(workers: int, piece_bytes: int) -> int:
     return fitting_credit(piece_bytes // workers if workers > 2 else piece_bytes)
 
 
-def bundles_of(sizes_bytes: Sequence[int], piece_bytes: int) -> list[list[int]]:
-    """Which tensors of a pack are all-reduced as one, as numbers of the pack's; all others are alone.
+def bundle_bytes(workers: int, partition_bytes: int = 0) -> int:
+    """Of how many bytes the bundles of small tensors are at most; ``partition_bytes`` is the option's, if it is given.
+
+    A message of a bundle is as large as one of the smallest pieces of several workers, however fast the link is: bundles
+    are part of the graph, which is made before the link is known. A larger one would wait longer for its last tensor.
+    """
+    most = _PART_BYTES * (workers if workers > 2 else 1)
+    return min(most, partition_bytes) if partition_bytes > 0 else most
+
+
+def bundles_of(sizes_bytes: Sequence[int], most: int) -> list[list[int]]:
+    """Which tensors of a pack are all-reduced as one of at most so many bytes, as numbers of the pack's; others are alone.
 
     The pass (grappler/collectives) bundles so, which a test compares.
     """
-    most = min(BUNDLE_BYTES, piece_bytes)
     bundles: list[list[int]] = []
     open_bytes: int | None = None
     for number, size in enumerate(sizes_bytes):

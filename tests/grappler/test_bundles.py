@@ -7,7 +7,7 @@ from test_collectives import Step, by_op
 
 import tfsched
 from tfsched._options import Options
-from tfsched._rules import bundles_of, exchange_bytes, exchange_credit
+from tfsched._rules import bundle_bytes, bundles_of, exchange_bytes, exchange_credit
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -22,7 +22,7 @@ def test_bundles_are_those_of_the_rule(partition_bytes):
         sizes = [draw.choice([16, 1000, 9000, 15_000, 17_000]) for _ in range(draw.randint(2, 30))]
         graph, _ = Step(packs=(tuple(sizes),)).rewritten(Options(partition_bytes=partition_bytes))
         got = sorted(node.attr["elements"].i for node in by_op(graph, "TfschedAllReduce"))
-        bundles = bundles_of([4 * size for size in sizes], partition_bytes or exchange_bytes(2))
+        bundles = bundles_of([4 * size for size in sizes], bundle_bytes(2, partition_bytes))
         alone = set(range(len(sizes))) - {number for bundle in bundles for number in bundle}
         assert got == sorted([sum(sizes[number] for number in bundle) for bundle in bundles] + [sizes[n] for n in alone])
 

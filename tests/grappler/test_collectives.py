@@ -8,7 +8,7 @@ from tensorflow.core.framework import types_pb2
 
 import tfsched
 from tfsched._options import Options
-from tfsched._rules import BUNDLE_BYTES, SMALL_BYTES
+from tfsched._rules import SMALL_BYTES, bundle_bytes
 from tfsched.grappler.rewrite import rewrite
 
 TASK = WORKER.rpartition("/device")[0]
@@ -126,10 +126,12 @@ def test_a_bundle_is_as_urgent_as_its_most_urgent_tensor():
 
 
 def test_bundles_have_a_largest_size():
-    count, size = 40, LARGE // 2
-    graph, report = Step(packs=((size,) * count,)).rewritten()
-    sizes = [node.attr["elements"].i * 4 for node in by_op(graph, "TfschedAllReduce")]
-    assert sum(sizes) == count * size * 4 and max(sizes) == BUNDLE_BYTES and report.exchanged.tensors == 5
+    count, size = 120, 2_500
+    for workers, bundles, most in ((2, 5, 250_000), (3, 2, 750_000), (4, 2, 1_000_000), (6, 1, 1_200_000)):
+        graph, report = Step(packs=((size,) * count,), workers=workers).rewritten()
+        sizes = [node.attr["elements"].i * 4 for node in by_op(graph, "TfschedAllReduce")]
+        assert sum(sizes) == count * size * 4 and report.exchanged.tensors == bundles
+        assert max(sizes) == min(bundle_bytes(workers), sum(sizes)) == most
 
 
 def test_names_and_order_of_everything_else_stay():

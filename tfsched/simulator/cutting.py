@@ -68,11 +68,14 @@ def cut(
         yield Piece(members, size, servers[parts[0][0]], name, priority)
 
 
-def bundled(plan: list[Planned], exchange_bytes: int) -> list[Planned]:
-    """Small parameters together, as the pass does it: TensorFlow packs the last layer's gradients first."""
+def bundled(plan: list[Planned], most: int) -> list[Planned]:
+    """Small parameters in bundles of at most so many bytes, as the pass does it.
+
+    TensorFlow packs the last layer's gradients first.
+    """
     packed = plan[::-1]
     result = list(packed)
-    for bundle in bundles_of([parts[0][1] for parts, _, _ in packed], exchange_bytes):
+    for bundle in bundles_of([parts[0][1] for parts, _, _ in packed], most):
         result[bundle[0]] = ([packed[number][0][0] for number in bundle], False, 0.0)
         for number in bundle[1:]:
             result[number] = ([], False, 0.0)

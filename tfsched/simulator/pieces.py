@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsched._rules import exchange_bytes, exchange_credit
+from tfsched._rules import bundle_bytes, exchange_bytes, exchange_credit
 from tfsched.errors import TfschedError
 from tfsched.ordering import DagError, OrderingError, _checks, registry
 from tfsched.ordering._checks import show
@@ -138,11 +138,11 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         planned = planned_pieces(workload, servers, method.plan, priorities, default_bytes, cluster.all_reduces)
         most_bytes = max([most_bytes, *(piece.size_bytes for piece in planned)])
         return Scheduled(sorted(planned, key=lambda piece: piece.priority), policy, credit, True, most_bytes)
-    if cluster.architecture == "allreduce":
-        partition = 0
     plan = _messages(workload, method, decision, names, priorities)
-    if cluster.architecture == "allreduce" and not any(explicit or len(parts) > 1 for parts, explicit, _ in plan):
-        plan = bundled(plan, most_bytes)
+    if cluster.architecture == "allreduce":
+        if not any(explicit or len(parts) > 1 for parts, explicit, _ in plan):
+            plan = bundled(plan, bundle_bytes(cluster.workers, partition))
+        partition = 0
     pieces: list[Piece] = []
     for parts, place, hold_us in split(plan, workload, servers):
         pieces += (p._replace(hold_us=hold_us) for p in cut(parts, workload, servers, priorities, partition, place))

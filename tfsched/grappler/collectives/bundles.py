@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfsched._options import Options
-from tfsched._rules import BUNDLE_BYTES, SMALL_BYTES, exchange_bytes
+from tfsched._rules import SMALL_BYTES, bundle_bytes, exchange_bytes
 from tfsched.grappler.collectives.orders import AS_READY, Orders
 from tfsched.grappler.collectives.packs import TYPES, Pack
 from tfsched.grappler.reading.graph import GraphView
@@ -50,7 +50,7 @@ def make_bundles(view: GraphView, packs: Sequence[Pack], orders: Orders, options
     for number, pack in enumerate(packs):
         size = TYPES[view.nodes[pack.reduce].attr["T"].type]
         default = piece_bytes(options, pack)
-        most = min(BUNDLE_BYTES, default) // size
+        most = bundle_bytes(pack.members or 2, options.partition_bytes) // size
         planned: dict[str, Bundle] = {}
         open_bundle: Bundle | None = None
         for member, element in enumerate(pack.elements):
