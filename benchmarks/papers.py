@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from evaluations import bytescheduler, bytescheduler_scaling, pace, pace_tensors, prophet, prophet_time, tictac
+from evaluations import bytescheduler, bytescheduler_scaling, pace, pace_tensors, pace_wire, prophet, prophet_time, tictac
 
 PARTS = {
     "tictac": tictac.gains,
@@ -22,6 +22,7 @@ PARTS = {
     "prophet-time": prophet_time.time,
     "pace": pace.speeds,
     "pace-tensors": pace_tensors.tensors,
+    "pace-wire": pace_wire.wire,
     "pace-bandwidth": pace_tensors.bandwidth,
     "bytescheduler": bytescheduler.bandwidths,
     "bytescheduler-scaling": bytescheduler_scaling.scaling,
