@@ -29,6 +29,7 @@ README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "images" / "results.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 LIMIT_S = 3600
+_GRACE_S = 60
 # What a figure's reader does not need: step by step, and of the machine that measured.
 _DROPPED = ("steps_s", "stolen_s", "plots")
 
@@ -66,6 +67,22 @@ def kept(row: Row) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def _run(command: list[str]) -> None:
+    """Runs a bench. If this program is interrupted, the bench ends its tasks and takes its namespaces away first."""
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            code = process.wait(LIMIT_S)
+        except BaseException:
+            process.terminate()
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            raise
+    if code:
+        raise subprocess.CalledProcessError(code, command)
+
+
 def measure(row: Row) -> None:
     """Runs the row's command and keeps its results.
 
@@ -76,7 +93,7 @@ def measure(row: Row) -> None:
     main = "import sys; from tfsched.cli import main; sys.exit(main())"
     try:
         command = [sys.executable, "-c", main, "bench", *shlex.split(row.command), "--json", str(path)]
-        subprocess.run(command, check=True, timeout=LIMIT_S, cwd=ROOT)
+        _run(command)
         found = json.loads(path.read_text())
     finally:
         path.unlink(missing_ok=True)

@@ -1,11 +1,15 @@
 """The benchmark programs: their choices, and one small run of each."""
 
+import contextlib
 import importlib.util
 import json
 import math
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 from types import ModuleType
 
 import pytest
@@ -137,6 +141,36 @@ def test_the_results_page_and_the_readme_show_what_the_listed_commands_measured(
     lines, readme = results.readme_lines(rows), results.README.read_text()
     assert lines and readme == results.with_table(readme, results.readme_table(lines))
     assert results.PICTURE.read_text() == results.picture(lines)
+
+
+def of_bench(pid: str) -> list[str]:
+    """The namespaces of a bench's process."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=20, check=True).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.startswith(f"tfs{pid}-")]
+
+
+@pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])
+def test_measuring_that_is_interrupted_leaves_no_namespace():
+    command = [sys.executable, str(BENCHMARKS / "results.py"), "--measure", "servers-forward"]
+    program = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it, and Python with it
+    )
+    try:
+        deadline_s = time.monotonic() + LIMIT_S / 2
+        children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
+        while not (bench := children.read_text().strip()) or not of_bench(bench):
+            assert time.monotonic() < deadline_s and program.poll() is None
+            time.sleep(0.2)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(LIMIT_S / 2) != 0
+        assert of_bench(bench) == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
 
 
 def test_planners_are_compared_with_the_optimum_of_a_chain():
