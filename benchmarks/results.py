@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,11 @@ def kept(row: Row) -> dict[str, Any] | None:
     """What was measured: the command that did it, and the bench's results; None where nothing was."""
     path = KEPT / f"{row.name}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Ends the program as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def _run(command: list[str]) -> None:
@@ -273,6 +279,7 @@ def main() -> None:
     chosen = names if wanted == "all" else [name for name in wanted.split(",") if name]
     if unknown := [name for name in chosen if name not in names]:
         parser.error(f"no row is named {unknown[0]}; the rows are {', '.join(names)}")
+    signal.signal(signal.SIGTERM, _interrupt)
     for row in rows:
         if row.name in chosen:
             measure(row)

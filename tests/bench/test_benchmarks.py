@@ -150,7 +150,8 @@ def of_bench(pid: str) -> list[str]:
 
 
 @pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])
-def test_measuring_that_is_interrupted_leaves_no_namespace():
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_measuring_that_is_interrupted_leaves_no_namespace(sent):
     command = [sys.executable, str(BENCHMARKS / "results.py"), "--measure", "servers-forward"]
     program = subprocess.Popen(
         command,
@@ -165,7 +166,7 @@ def test_measuring_that_is_interrupted_leaves_no_namespace():
         while not (bench := children.read_text().strip()) or not of_bench(bench):
             assert time.monotonic() < deadline_s and program.poll() is None
             time.sleep(0.2)
-        program.send_signal(signal.SIGINT)
+        program.send_signal(sent)
         assert program.wait(LIMIT_S / 2) != 0
         assert of_bench(bench) == []
     finally:
