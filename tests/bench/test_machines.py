@@ -1,5 +1,6 @@
 """Where `--cluster` runs the tasks: what its files and variables may say, and how tasks are started and ended."""
 
+import io
 import json
 import os
 import pathlib
@@ -15,8 +16,10 @@ from tfsched.bench import BenchConfig, BenchError, run
 from tfsched.bench.machines import hosts_file, slurm, tf_config
 from tfsched.bench.machines.base import COORDINATION
 from tfsched.bench.machines.local import own_environment
+from tfsched.bench.machines.piped import PipedTask
 from tfsched.bench.machines.places import Place, assign
 from tfsched.bench.ports import free_port
+from tfsched.bench.testbed import OWN_GROUP
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -387,3 +390,19 @@ def test_a_task_imports_this_tfsched_in_the_directory_of_another_one(tmp_path):
         command, cwd=tmp_path, env=own_environment(), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.strip().endswith(str(pathlib.Path("tfsched", "version.py"))) and str(tmp_path) not in done.stdout
+
+
+def test_the_last_lines_of_a_task_that_has_ended_are_shown(monkeypatch):
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            time.sleep(0.05)
+            return super().write(text)
+
+    shown = Slow()
+    monkeypatch.setattr(sys, "stderr", shown)
+    command = [sys.executable, "-c", "import sys; [print(number, file=sys.stderr) for number in range(10)]"]
+    pipes = {stream: subprocess.PIPE for stream in ("stdin", "stdout", "stderr")}
+    task = PipedTask(subprocess.Popen(command, **pipes, **OWN_GROUP), "[ps0] ")
+    task.stop()
+    assert shown.getvalue().split("\n") == [*(f"[ps0] {number}" for number in range(10)), ""]
+    task.close()

@@ -1,6 +1,7 @@
 """What "auto" stands for: the graphs it gives are those of the policy and the pieces that the documentation names."""
 
 import json
+import types
 
 import pytest
 import test_barrier
@@ -15,6 +16,8 @@ from tfsched.bench.settings import find_settings
 from tfsched.bench.simulated import method_of
 from tfsched.eager.config import Setting
 from tfsched.grappler.rewrite import rewrite
+from tfsched.online import first
+from tfsched.ops.configure import GRAPH
 from tfsched.ordering.plan import Plan
 
 
@@ -164,3 +167,17 @@ def test_the_benchs_settings_and_the_simulator_take_auto():
     method = method_of(setting)
     assert (method.policy, method.partition_bytes, method.barrier) == ("bytescheduler", 500_000, False)
     assert method_of(setting, all_reducing=True).partition_bytes is None
+
+
+def test_the_simulator_and_the_tuner_give_a_plan_with_sizes_the_credit_that_the_wire_gives_it(monkeypatch):
+    fast_bps = 4e9
+    sized, unsized = (Plan("mine", {"x": 1.0}, partition_bytes=sizes) for sizes in ({"x": 500_000}, {}))
+    (setting,) = find_settings(["bytescheduler+barrier-crossing"])
+    credits = [method_of(setting, plan=plan, link_bps=fast_bps).credit_bytes for plan in (sized, unsized)]
+    assert credits == [1_000_000, 8_000_000]
+    # Nobody has measured a link in this process.
+    monkeypatch.setattr(first, "c_api", lambda: types.SimpleNamespace(tfsched_link_bps=lambda: fast_bps))
+    reach = types.SimpleNamespace(all_reduces=False)
+    for plan, credit_bytes in zip((sized, unsized), credits, strict=True):
+        options = Options(barrier=False, plan=json.dumps(plan.to_json()))
+        assert first.first_setting(options, reach, (GRAPH, -1)).credit_bytes == credit_bytes
