@@ -1,8 +1,11 @@
 """How fast a link is is measured before the first graph is cut: its pieces fit the link, and the values stay the same."""
 
+import subprocess
+
 import pytest
 
 from tfsched import Options
+from tfsched.bench.testbed import Testbed, netns_available
 
 from .cluster import STOCK, Cluster
 
@@ -51,6 +54,22 @@ def test_a_slow_link_has_the_smallest_pieces(nursery, wanted):
         assert trained(cluster) == wanted
         measured, sizes = sized(cluster)
         assert 0 < measured < 1.1e8 and sizes == SMALLEST
+
+
+def test_what_a_link_lets_pass_at_once_is_not_its_rate(nursery, wanted):
+    """As token buckets of networks do: the first bytes after a pause are not limited."""
+    available, reason = netns_available()
+    if not available:
+        pytest.skip(reason)
+    names = ["ps0", "worker0"]
+    with Testbed(names) as testbed:
+        limit = ["root", "tbf", "rate", "100mbit", "burst", "1000000", "latency", "50ms"]
+        command = ["tc", "-n", testbed.namespace("ps0"), "qdisc", "replace", "dev", "eth0", *limit]
+        subprocess.run(command, check=True, timeout=20)
+        with Cluster(nursery=nursery, testbed=testbed) as cluster:
+            assert trained(cluster) == wanted
+            measured, sizes = sized(cluster)
+            assert 0 < measured < 2e8 and sizes == SMALLEST
 
 
 def test_training_does_not_wait_for_a_link_that_takes_seconds(nursery, wanted):
