@@ -30,9 +30,13 @@ using tensorflow::Tensor;
 // No edge of a graph has blanks in its name.
 constexpr char kProbe[] = "tfsched probe ";
 constexpr int64_t kFewBytes = 1 << 18, kManyBytes = 1 << 22;
-// On slower links pieces are as small as they get, and the larger answer would take long.
+// Two at once: one is received while the other is sent, as in a training.
+constexpr int kMany = 2;
+// On slower links pieces are as small as they get, and the larger answers would take long.
 constexpr int64_t kFastBps = 500'000'000;
 constexpr int64_t kLimitUs = 1'000'000;
+// What took longer is not asked again: what disturbs is small beside it.
+constexpr int64_t kLongUs = 50'000;
 
 int64_t NowUs() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -48,37 +52,46 @@ class Probe {
   int64_t Bps() const {
     std::string task, unused;
     if (!tensorflow::DeviceNameUtils::SplitDeviceName(other_.name(), &task, &unused)) return 0;
-    const int64_t few = BestOfTwo(task, kFewBytes);
+    const int64_t few = BestOfTwo(task, 1, kFewBytes);
     if (few < kFastBps) return few;
     // A link that is limited by a token bucket lets some hundred kB pass at once, so only the larger answers count now. One
     // that has no time for them is a slow link.
-    const int64_t many = BestOfTwo(task, kManyBytes);
+    const int64_t many = BestOfTwo(task, kMany, kManyBytes);
     return many == 0 && NowUs() >= deadline_us_ ? kManyBytes * 8'000'000 / kLimitUs : many;
   }
 
  private:
-  int64_t BestOfTwo(const std::string& task, int64_t bytes) const {
-    const int64_t first = Once(task, bytes);
-    return first == 0 ? 0 : std::max(first, Once(task, bytes));
+  int64_t BestOfTwo(const std::string& task, int count, int64_t bytes) const {
+    const int64_t begin_us = NowUs(), first = AtOnce(task, count, bytes);
+    return first == 0 || NowUs() - begin_us > kLongUs ? first : std::max(first, AtOnce(task, count, bytes));
   }
 
-  int64_t Once(const std::string& task, int64_t bytes) const {
+  // So many answers at the same time; 0 if one of them does not come.
+  int64_t AtOnce(const std::string& task, int count, int64_t bytes) const {
+    const int64_t begin_us = NowUs();
+    if (begin_us >= deadline_us_) return 0;
+    std::vector<std::future<bool>> answers;
+    for (int number = 0; number < count; ++number) answers.push_back(Ask(task, bytes, number));
+    for (std::future<bool>& answer : answers) {
+      const std::chrono::microseconds left(std::max<int64_t>(deadline_us_ - NowUs(), 0));
+      if (answer.wait_for(left) != std::future_status::ready || !answer.get()) return 0;
+    }
+    return count * bytes * 8'000'000 / std::max<int64_t>(NowUs() - begin_us, 1);
+  }
+
+  std::future<bool> Ask(const std::string& task, int64_t bytes, int number) const {
     const auto answer = std::make_shared<std::promise<bool>>();
-    std::future<bool> answered = answer->get_future();
     FetchRequest request;
     request.session = env_->session_mgr->LegacySession();
     request.task = task;
-    request.key = Rendezvous::CreateKey(other_.name(), other_.incarnation(), device_->name(), kProbe + std::to_string(bytes),
-                                        tensorflow::FrameAndIter(0, 0));
+    const std::string name = kProbe + std::to_string(bytes) + " " + std::to_string(number);
+    request.key =
+        Rendezvous::CreateKey(other_.name(), other_.incarnation(), device_->name(), name, tensorflow::FrameAndIter(0, 0));
     request.device = device_;
-    const int64_t begin_us = NowUs();
-    if (begin_us >= deadline_us_) return 0;
     Fetch(request, [answer, bytes](const absl::Status& status, const Tensor& value) {
       answer->set_value(status.ok() && static_cast<int64_t>(value.TotalBytes()) == bytes);
     });
-    const std::chrono::microseconds left(deadline_us_ - begin_us);
-    if (answered.wait_for(left) != std::future_status::ready || !answered.get()) return 0;
-    return bytes * 8'000'000 / std::max<int64_t>(NowUs() - begin_us, 1);
+    return answer->get_future();
   }
 
   tensorflow::WorkerEnv* const env_;

@@ -12,9 +12,9 @@
 namespace tfsched {
 
 // Bits per second of the slowest link from one of these tasks of the same build, each named by one of its devices, to the
-// server that owns `own`. Two answers of 256 KiB are timed, and if those were fast, two of 4 MiB in their place; the faster of
-// two counts, for what disturbs only makes slower. After a second in all those count that have answered. 0 if there is no
-// server here, nobody to ask, or no answer.
+// server that owns `own`. An answer of 256 KiB is timed, and if that was fast, two of 4 MiB at once in its place. What is
+// quick is asked twice, and the faster time counts, for what disturbs only makes slower. After a second in all those count
+// that have answered. 0 if there is no server here, nobody to ask, or no answer.
 //
 // Measured once in a process, so that all its graphs are cut alike; later calls return the same. With no `others` nothing is
 // measured.
