@@ -68,7 +68,7 @@ def kept(row: Row) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _interrupt(number: int, frame: object) -> None:
+def interrupt(number: int, frame: object) -> None:
     """Ends the program as Ctrl-C does."""
     raise KeyboardInterrupt
 
@@ -89,17 +89,15 @@ def _run(command: list[str]) -> None:
         raise subprocess.CalledProcessError(code, command)
 
 
-def measure(row: Row) -> None:
-    """Runs the row's command and keeps its results.
+def bench(command: str, path: pathlib.Path) -> list[dict[str, Any]]:
+    """What `tfsched bench COMMAND` finds, without what no reader of a figure needs; it may write to `path` meanwhile.
 
     Raises:
       subprocess.SubprocessError: it failed, or took more than an hour.
     """
-    path = KEPT / f"{row.name}.tmp.json"
     main = "import sys; from tfsched.cli import main; sys.exit(main())"
     try:
-        command = [sys.executable, "-c", main, "bench", *shlex.split(row.command), "--json", str(path)]
-        _run(command)
+        _run([sys.executable, "-c", main, "bench", *shlex.split(command), "--json", str(path)])
         found = json.loads(path.read_text())
     finally:
         path.unlink(missing_ok=True)
@@ -109,6 +107,16 @@ def measure(row: Row) -> None:
             setting["stolen"] = sum(setting["stolen_s"]) / max(sum(setting["steps_s"]), 1e-9)
             for key in _DROPPED:
                 setting.pop(key, None)
+    return results
+
+
+def measure(row: Row) -> None:
+    """Runs the row's command and keeps its results.
+
+    Raises:
+      subprocess.SubprocessError: it failed, or took more than an hour.
+    """
+    results = bench(row.command, KEPT / f"{row.name}.tmp.json")
     content = {"command": row.command, "results": results}
     (KEPT / f"{row.name}.json").write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
 
@@ -119,13 +127,13 @@ def _order(command: str) -> list[str]:
     return words[words.index("--settings") + 1].split(",")
 
 
-def _hosts(result: Mapping[str, Any]) -> str:
+def hosts(result: Mapping[str, Any]) -> str:
     workers, servers = result["workers"], result["ps"]
     text = f"{workers} workers" if workers > 1 else "1 worker"
     return text + (f", {servers} parameter server{'s' * (servers > 1)}" if servers else "")
 
 
-def _link(bits_per_s: float | None) -> str:
+def link(bits_per_s: float | None) -> str:
     if bits_per_s is None:
         return "unlimited"
     return f"{bits_per_s / 1e9:g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:g} Mbit/s"
@@ -138,7 +146,7 @@ def table(result: Mapping[str, Any], order: Sequence[str]) -> list[str]:
     predicted = any("predicted_s" in setting for setting in result["settings"].values())
     more = " predicted | error |" if predicted else ""
     lines = [
-        f"{result['model']}, {_hosts(result)}{batch}:",
+        f"{result['model']}, {hosts(result)}{batch}:",
         "",
         f"| | seconds a step | of the bound | gain |{more}",
         "|---|---|---|---|" + ("---|---|" if predicted else ""),
@@ -216,7 +224,7 @@ def readme_lines(rows: Sequence[Row], path: pathlib.Path = KEPT / "manifest.yaml
             stock, ours = result["settings"]["vanilla"], result["settings"][line["setting"]]
             model = result["model"] + (", forward pass" if result["phase"] == "forward" else "")
             times = (stock["median_s"], ours["median_s"], result["bounds"]["lower_s"])
-            lines.append(Line(model, f"{line['title']}, {_hosts(result)}", _link(result["bandwidth_bps"]), *times))
+            lines.append(Line(model, f"{line['title']}, {hosts(result)}", link(result["bandwidth_bps"]), *times))
     return lines
 
 
@@ -279,7 +287,7 @@ def main() -> None:
     chosen = names if wanted == "all" else [name for name in wanted.split(",") if name]
     if unknown := [name for name in chosen if name not in names]:
         parser.error(f"no row is named {unknown[0]}; the rows are {', '.join(names)}")
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     for row in rows:
         if row.name in chosen:
             measure(row)

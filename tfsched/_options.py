@@ -23,7 +23,7 @@ from tfsched.errors import TfschedError
 AUTO = "auto"
 AUTO_BYTES = -1
 _SIZES = ("partition_bytes", "credit_bytes")
-# The smallest pieces of transfers that cross the barrier where no option says it; `python benchmarks/credit_sweep.py`
+# The smallest pieces of transfers that cross the barrier where no option says it; `python benchmarks/grids.py`
 # compares sizes over bandwidths.
 CROSSING_PARTITION_BYTES = 500_000
 

@@ -3,9 +3,9 @@
 import contextlib
 import importlib.util
 import json
-import math
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 
+from tfsched.bench.settings import find_settings
 from tfsched.bench.testbed import netns_available
 
 # A program that takes 40 s took over 100 s on a machine that had other work.
@@ -42,51 +43,43 @@ def run(name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_pairs_leave_out_what_a_smaller_credit_would_not_change():
-    sweep = load("credit_sweep")
-    assert sweep.pairs_of("100,400,0", "200,400") == [(100, 200), (100, 400), (400, 400), (0, 200), (0, 400)]
-    assert sweep.pairs_of("900", "200,400") == [(900, 400)]
-
-
 @pytest.mark.parametrize(
     ("bandwidth_bps", "model"), [(1e8, "mlp4x1000"), (4e8, "mlp10x1000"), (1e9, "mlp24x1000"), (None, "mlp24x1000")]
 )
 def test_slow_links_get_fewer_layers(bandwidth_bps, model):
-    assert load("credit_sweep").model_for(bandwidth_bps) == model
+    assert load("grids").model_for(bandwidth_bps) == model
 
 
-def test_names_of_cells_are_settings():
-    sweep = load("credit_sweep")
-    assert sweep.name_of("tio", (0, 9)) == "tio:credit_bytes=9"
-    assert sweep.name_of("tio", (4096, 9)) == "tio:partition_bytes=4096:credit_bytes=9"
-    assert sweep.name_of("bytescheduler", (0, 9)) == "bytescheduler:partition_bytes=0:credit_bytes=9"
+def test_the_commands_of_grids_are_those_of_the_bench():
+    grids = load("grids")
+    for grid in grids.GRIDS.values():
+        words = shlex.split(grids.command_of(grid, "100mbit"))
+        settings = find_settings(words[words.index("--settings") + 1].split(","))
+        assert [setting.name for setting in settings[:2]] == ["vanilla", grid.setting]
+        given = [(setting.options["partition_bytes"], setting.options["credit_bytes"]) for setting in settings[2:]]
+        assert given == list(grids.PAIRS)
 
 
-def test_ranking_weighs_each_bandwidth_the_same():
-    sweep = load("credit_sweep")
-    pairs = [(0, 1), (0, 2)]
+def test_a_grid_says_how_far_the_default_is_from_the_best():
+    grids = load("grids")
+    grid = grids.GRIDS["servers"]
+    medians_s = {"vanilla": 4.0, grid.setting: 2.2, **{grids.name_of(grid, pair): 2.4 for pair in grids.PAIRS}}
+    medians_s[grids.name_of(grid, grids.PAIRS[3])] = 2.0
+    settings = {name: {"median_s": median_s, "bound_ratio": median_s / 2} for name, median_s in medians_s.items()}
+    result = {"bandwidth_bps": 1e9, "model": "m", "batch": 8, "bounds": {"lower_s": 2.0}, "settings": settings}
+    *_, row = grids.table(grid, {"1gbit": {"result": result}})
+    ratios = ["2.00", "1.10", "1.20", "1.20", "1.20", "1.00", "1.20", "1.20", "1.20", "1.100"]
+    assert row == f"| {' | '.join(['1 Gbit/s', 'm, batch 8', '2.000 s', *ratios])} |"
 
-    def result(first_s: float, second_s: float) -> dict[str, object]:
-        times = zip(pairs, (first_s, second_s), strict=True)
-        return {"settings": {sweep.name_of("tio", pair): {"median_s": time_s} for pair, time_s in times}}
 
-    ranking = sweep.ranked([result(8.0, 10.0), result(0.2, 0.1)], "tio", pairs)
-    assert [pair for _, pair in ranking] == [(0, 2), (0, 1)]
-    assert [mean for mean, _ in ranking] == pytest.approx([math.sqrt(1.25), math.sqrt(2)])
-
-
-def test_a_small_sweep(tmp_path):
-    path = tmp_path / "sweep.json"
-    printed = run(
-        "credit_sweep",
-        *("--setting", "tio", "--partitions", "0", "--credits", "65536,1000000", "--bandwidths", "unlimited"),
-        *("--link", "none", "--model", "toy", "--batch", "4", "--steps", "2", "--json", str(path)),
-    )
-    (result,) = json.loads(path.read_text())
-    assert list(result["settings"]) == ["vanilla", "tio:credit_bytes=65536", "tio:credit_bytes=1000000"]
-    rows = [line for line in printed.splitlines() if line.startswith("|     whole |")]
-    assert len(rows) == 4  # two cells, and two ranks
-    assert rows[2].endswith("| 1.000 |")
+def test_the_page_of_grids_is_what_was_measured():
+    grids = load("grids")
+    assert grids.PAGE.read_text() == grids.render()
+    files = sorted(grids.KEPT.glob("*.json"))
+    assert files
+    for path in files:
+        for bandwidth, kept in json.loads(path.read_text()).items():
+            assert kept["command"] == grids.command_of(grids.GRIDS[path.stem], bandwidth)
 
 
 def test_the_cost_of_a_setting_on_an_idle_graph():
