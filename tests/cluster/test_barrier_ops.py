@@ -219,6 +219,33 @@ def test_a_parameter_server_killed_and_restarted(nursery):
         wait_idle(cluster)
 
 
+def test_a_failed_update_names_the_server_that_died_where_another_one_keeps_it_from_ending(nursery):
+    """A coordinator waits for ever for the worker that reports such an error without the name of a server."""
+    with Cluster(nursery=nursery, ps=2) as cluster:
+        open_training(cluster, client="a", gated=True)
+        steps(cluster)
+        cluster.stop("ps1")
+        cluster.kill("ps0")
+        error = failure(cluster.call, HOME, "barrier.fetch", limit_s=60, what="drain")
+        assert error.kind == "UnavailableError"
+        assert "tfsched: /job:ps/replica:0/task:0 does not answer any more" in error.message
+        assert cluster.call(HOME, "barrier.is_a_servers_failure", message=error.message)
+
+
+def test_a_failed_update_names_the_server_that_hangs(nursery):
+    with Cluster(nursery=nursery, ps=2) as cluster:
+        open_training(cluster, client="a", layers=3, gated=True)  # the last one, which fails, is on ps0
+        steps(cluster, poison=1.0)
+        cluster.stop("ps1")
+        cluster.call(HOME, "barrier.fetch", what="open_gate")
+        error = failure(cluster.call, HOME, "barrier.fetch", limit_s=60, what="drain")
+        assert error.kind == "UnavailableError"
+        assert "tfsched: /job:ps/replica:0/task:1 does not answer any more" in error.message
+        assert cluster.call(HOME, "barrier.is_a_servers_failure", message=error.message)
+        cluster.resume("ps1")
+        wait_idle(cluster, ("ps0", "ps1", HOME))
+
+
 def test_a_session_closed_with_an_update_outstanding(nursery):
     _, variables = synchronous(nursery, 1)
     with Cluster(nursery=nursery) as cluster:

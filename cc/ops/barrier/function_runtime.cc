@@ -2,11 +2,12 @@
 #include "cc/ops/barrier/function_runtime.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
-#include "cc/barrier/waiter.h"
 #include "cc/core/per_process.h"
+#include "cc/ops/barrier/lost_tasks.h"
 #include "cc/ops/barrier/task_answers.h"
 #include "cc/transport/barrier.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -55,11 +56,18 @@ void AddTasks(const tensorflow::FunctionDef& function, std::set<std::string>* ta
   }
 }
 
-// How long a failed execution may take to end everywhere.
-constexpr int64_t kEndTimeoutUs = 15'000'000;
+// How long a failed execution may take to end everywhere, and how often its tasks are asked meanwhile whether they live.
+constexpr std::chrono::seconds kEndTimeout(15);
+constexpr int64_t kAskUs = 1'000'000;
 
 // How long a task that was told to end its part waits until it is told again, at first.
 constexpr int64_t kTellAgainUs = 500'000;
+
+absl::Status NotEnded() {
+  return tensorflow::errors::Unavailable(
+      "tfsched: a part of the background update failed, and the other parts did not end within ", kEndTimeout.count(),
+      " s.");
+}
 
 }  // namespace
 
@@ -169,25 +177,36 @@ FunctionRuntime::Execution::Execution(std::shared_ptr<FunctionRuntime> runtime, 
   // No runner and no rendezvous: the step's own die with it. The runtime uses its pool, and its factory.
 }
 
+// Ends the wait for a failed execution as soon as one of its tasks is known to be lost, or at the deadline. What has failed
+// is not told before all has ended, so the tasks are asked.
+void FunctionRuntime::WaitForEnd(const std::shared_ptr<FunctionRuntime>& runtime, const std::shared_ptr<Ending>& ending,
+                                 Clock::time_point deadline) {
+  if (ending->claimed()) return;  // as after every good end, when the cancellation manager goes
+  ProcessAlarm().After(kAskUs, [runtime, ending, deadline] {
+    if (ending->claimed()) return;
+    runtime->env()->env->SchedClosure([runtime, ending, deadline] {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      AskForLostTask(runtime->session_, runtime->other_tasks_, std::max<int64_t>(left.count(), 1),
+                     [runtime, ending, deadline](const absl::Status& lost) {
+                       if (lost.ok() && Clock::now() < deadline) return WaitForEnd(runtime, ending, deadline);
+                       if (!ending->Claim()) return;
+                       // Not on the thread that carries the answers of TensorFlow's own questions.
+                       runtime->env()->env->SchedClosure([ending, lost] { ending->Call(lost.ok() ? NotEnded() : lost); });
+                     });
+    });
+  });
+}
+
 void FunctionRuntime::Execution::Start(std::vector<tensorflow::Tensor> arguments,
                                        std::function<void(const absl::Status&)> done) {
   // When a part has failed, TensorFlow cancels the others and then, before it calls back, asks every task to clean up. To a
-  // task that has died that question may stay unanswered until the task is back: nobody shall wait for that.
+  // task that has died or hangs that question may stay unanswered until the task is back: nobody shall wait for that.
   const std::weak_ptr<Execution> weak = weak_from_this();
-  auto ending = std::make_shared<Waiter<const absl::Status&>>([weak, done](const absl::Status& status) {
+  auto ending = std::make_shared<Ending>([weak, done](const absl::Status& status) {
     if (const auto self = weak.lock()) self->launch_.End();
     done(status);
   });
-  const auto limit = [ending, env = runtime_->env()->env] {
-    if (ending->claimed()) return;
-    ProcessAlarm().After(kEndTimeoutUs, [ending, env] {
-      if (!ending->Claim()) return;
-      env->SchedClosure([ending] {
-        ending->Call(tensorflow::errors::Unavailable(
-            "tfsched: a part of the background update failed, and a task that took part does not answer any more."));
-      });
-    });
-  };
+  const auto limit = [ending, runtime = runtime_] { WaitForEnd(runtime, ending, Clock::now() + kEndTimeout); };
   const bool started = launch_.Start([&] {
     if (!manager_.RegisterCallback(manager_.get_cancellation_token(), limit)) limit();
     // TensorFlow holds this execution through `done`, until it has called back itself.

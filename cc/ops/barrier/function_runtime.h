@@ -2,6 +2,7 @@
 #ifndef TFSCHED_CC_OPS_BARRIER_FUNCTION_RUNTIME_H_
 #define TFSCHED_CC_OPS_BARRIER_FUNCTION_RUNTIME_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cc/barrier/launch.h"
+#include "cc/barrier/waiter.h"
 #include "cc/ops/barrier/task_session.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
@@ -71,7 +73,13 @@ class FunctionRuntime {
   tensorflow::WorkerEnv* env() const { return spec_.env; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  using Ending = Waiter<const absl::Status&>;  // of one execution
+
   explicit FunctionRuntime(const FunctionSpec& spec);
+
+  static void WaitForEnd(const std::shared_ptr<FunctionRuntime>& runtime, const std::shared_ptr<Ending>& ending,
+                         Clock::time_point deadline);
 
   absl::Status FindDevices(int64_t timeout_us);
   absl::Status Instantiate();

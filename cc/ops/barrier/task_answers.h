@@ -12,8 +12,8 @@
 
 #include "cc/core/mutex.h"
 #include "cc/core/thread_annotations.h"
+#include "cc/ops/barrier/lost_tasks.h"
 #include "tensorflow/core/common_runtime/device.h"
-#include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/status.h"
 
 namespace tfsched {
@@ -41,7 +41,7 @@ class TaskAnswers {
     }
     if (!status_.ok()) return status_;
     if (!missing_.empty()) {
-      return tensorflow::errors::Unavailable("tfsched: ", *missing_.begin(), " did not answer within ", timeout_us / 1000000,
+      return LostTask(*missing_.begin(), "did not answer within " + std::to_string(timeout_us / 1000000) +
                                              " s, so the background update cannot start; see whether the task runs.");
     }
     if (devices != nullptr) *devices = std::move(devices_);

@@ -8,6 +8,7 @@ import types
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute.coordinator import cluster_coordinator
 from tensorflow.python.framework import function
 from tensorflow.python.ops import gen_resource_variable_ops as resources
 
@@ -257,3 +258,10 @@ def native_drain(task, timeout_ms):
     thread.start()
     thread.join(timeout_ms / 1000 + 20)
     return answers
+
+
+def is_a_servers_failure(_task, message):
+    """Whether a ClusterCoordinator takes an UnavailableError that a worker reports for that of a parameter server."""
+    # As the error comes from the worker's eager service.
+    error = tf.errors.UnavailableError(None, None, f"{message}\nfrom remote target /job:worker/replica:0/task:0")
+    return cluster_coordinator._is_ps_failure(error)
