@@ -29,9 +29,13 @@ DEFAULT_CREDIT_BYTES = 1_000_000
 # on a message is one part, and four fill the default credit; two workers send each other whole pieces, and two fill it.
 _PART_BYTES = 250_000
 
-# Where no option says it: how long a message should last, for more urgent ones wait so long, and how many bytes it has at
-# most. Smaller ones cost processor time. Slow and unknown links have the smallest, however long they last.
-_MESSAGE_US, _LARGEST_MESSAGE_BYTES = 8_000, 4_000_000
+# Where no option says it: how long a message should last, for more urgent ones wait so long. Smaller ones cost processor
+# time. Slow and unknown links have the smallest, however long they last.
+_MESSAGE_US = 8_000
+
+# The largest message then. Workers that all-reduce add up a piece when it is there, and send the sum when they are done: where
+# computing and links share processors, smaller pieces do more of that at the same time (docs/tuning-results.md).
+_LARGEST_MESSAGE_BYTES, _LARGEST_PART_BYTES = 4_000_000, 1_000_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
 WHOLE_BYTES = 16_384
@@ -40,11 +44,11 @@ WHOLE_BYTES = 16_384
 SMALL_BYTES = 65_536
 
 
-def message_bytes(least: int, link_bps: float) -> int:
+def message_bytes(least: int, link_bps: float, most: int = _LARGEST_MESSAGE_BYTES) -> int:
     """Of how many bytes messages are at most that fit a link of so many bits per second (0: not known): ``least``, doubled
-    while that is nearer to what the link carries in 8 ms. cc/collective/choice.cc does the same."""
+    while that is nearer to what the link carries in 8 ms, up to ``most``. cc/collective/choice.cc does the same."""
     size = least
-    while 2 * size <= _LARGEST_MESSAGE_BYTES and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
+    while 2 * size <= most and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
         size *= 2
     return size
 
@@ -56,8 +60,8 @@ def exchange_bytes(workers: int, link_bps: float = 0) -> int:
     bits per second (0: not known).
     """
     if workers <= 2:
-        return message_bytes(2 * _PART_BYTES, link_bps)
-    return message_bytes(_PART_BYTES, link_bps) * workers
+        return message_bytes(2 * _PART_BYTES, link_bps, _LARGEST_PART_BYTES)
+    return message_bytes(_PART_BYTES, link_bps, _LARGEST_PART_BYTES) * workers
 
 
 def fitting_credit(message_bytes: int) -> int:

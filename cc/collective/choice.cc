@@ -16,9 +16,9 @@ constexpr char kWayWord[] = "algorithm", kPaceWord[] = "~pace_bps", kPieceWord[]
 constexpr double kMessageUs = 30;
 // However fast the links, larger tensors are not sent W - 1 times.
 constexpr int64_t kMostWhole = 1 << 18;
-// How long messages last where nobody says how large pieces are, and the largest; message_bytes of tfsched/_rules.py.
+// How long messages last where nobody says how large pieces are, and the largest; exchange_bytes of tfsched/_rules.py.
 constexpr double kMessageLastsUs = 8000;
-constexpr int64_t kLargestMessage = 4'000'000;
+constexpr int64_t kLargestMessage = 1'000'000;
 constexpr int64_t kDefaultCredit = 1'000'000;  // DEFAULT_CREDIT_BYTES there
 // Smaller pieces are no option (MIN_PARTITION_BYTES of tfsched/_rules.py).
 constexpr int64_t kLeastPiece = 4096;

@@ -44,12 +44,12 @@ def test_without_an_option_a_workers_part_of_a_piece_is_of_one_size(workers):
         (2, 500, 500_000),
         (2, 749, 500_000),
         (2, 750, 1_000_000),
-        (2, 4_000, 4_000_000),
-        (2, 1_000_000, 4_000_000),
+        (2, 4_000, 1_000_000),
+        (2, 1_000_000, 1_000_000),
         (4, 250, 4 * 250_000),
         (4, 375, 4 * 500_000),
         (4, 1_000, 4 * 1_000_000),
-        (4, 100_000, 4 * 4_000_000),
+        (4, 100_000, 4 * 1_000_000),
     ],
 )
 def test_the_simulators_pieces_follow_the_link_as_those_on_the_wire(workers, megabits, wanted):
