@@ -178,20 +178,23 @@ FunctionRuntime::Execution::Execution(std::shared_ptr<FunctionRuntime> runtime, 
 }
 
 // Ends the wait for a failed execution as soon as one of its tasks is known to be lost, or at the deadline. What has failed
-// is not told before all has ended, so the tasks are asked.
-void FunctionRuntime::WaitForEnd(const std::shared_ptr<FunctionRuntime>& runtime, const std::shared_ptr<Ending>& ending,
+// is not told before all has ended, so the tasks are asked. Does not keep the runtime, which has a whole function's graphs:
+// it goes when the execution is over.
+void FunctionRuntime::WaitForEnd(const std::weak_ptr<FunctionRuntime>& weak, const std::shared_ptr<Ending>& ending,
                                  Clock::time_point deadline) {
   if (ending->claimed()) return;  // as after every good end, when the cancellation manager goes
-  ProcessAlarm().After(kAskUs, [runtime, ending, deadline] {
-    if (ending->claimed()) return;
-    runtime->env()->env->SchedClosure([runtime, ending, deadline] {
+  ProcessAlarm().After(kAskUs, [weak, ending, deadline] {
+    const auto runtime = weak.lock();
+    if (runtime == nullptr || ending->claimed()) return;
+    tensorflow::Env* env = runtime->env()->env;
+    env->SchedClosure([runtime, env, weak, ending, deadline] {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
       AskForLostTask(runtime->session_, runtime->other_tasks_, std::max<int64_t>(left.count(), 1),
-                     [runtime, ending, deadline](const absl::Status& lost) {
-                       if (lost.ok() && Clock::now() < deadline) return WaitForEnd(runtime, ending, deadline);
+                     [env, weak, ending, deadline](const absl::Status& lost) {
+                       if (lost.ok() && Clock::now() < deadline) return WaitForEnd(weak, ending, deadline);
                        if (!ending->Claim()) return;
                        // Not on the thread that carries the answers of TensorFlow's own questions.
-                       runtime->env()->env->SchedClosure([ending, lost] { ending->Call(lost.ok() ? NotEnded() : lost); });
+                       env->SchedClosure([ending, lost] { ending->Call(lost.ok() ? NotEnded() : lost); });
                      });
     });
   });
@@ -206,7 +209,9 @@ void FunctionRuntime::Execution::Start(std::vector<tensorflow::Tensor> arguments
     if (const auto self = weak.lock()) self->launch_.End();
     done(status);
   });
-  const auto limit = [ending, runtime = runtime_] { WaitForEnd(runtime, ending, Clock::now() + kEndTimeout); };
+  const auto limit = [ending, runtime = std::weak_ptr<FunctionRuntime>(runtime_)] {
+    WaitForEnd(runtime, ending, Clock::now() + kEndTimeout);
+  };
   const bool started = launch_.Start([&] {
     if (!manager_.RegisterCallback(manager_.get_cancellation_token(), limit)) limit();
     // TensorFlow holds this execution through `done`, until it has called back itself.

@@ -78,7 +78,7 @@ class FunctionRuntime {
 
   explicit FunctionRuntime(const FunctionSpec& spec);
 
-  static void WaitForEnd(const std::shared_ptr<FunctionRuntime>& runtime, const std::shared_ptr<Ending>& ending,
+  static void WaitForEnd(const std::weak_ptr<FunctionRuntime>& weak, const std::shared_ptr<Ending>& ending,
                          Clock::time_point deadline);
 
   absl::Status FindDevices(int64_t timeout_us);
