@@ -34,7 +34,7 @@ _PART_BYTES = 250_000
 _MESSAGE_US = 8_000
 
 # The largest message then. Workers that all-reduce add up a piece when it is there, and send the sum when they are done: where
-# computing and links share processors, smaller pieces do more of that at the same time (docs/tuning-results.md).
+# computing and links share processors, small pieces let more of that happen at once (docs/tuning-results.md).
 _LARGEST_MESSAGE_BYTES, _LARGEST_PART_BYTES = 4_000_000, 1_000_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
