@@ -1,5 +1,4 @@
-// Finds out which task of a cluster no longer answers, and says so in the way by which TensorFlow tells servers from
-// workers.
+// Finds out which task of a cluster no longer answers, and names it as TensorFlow does.
 #ifndef TFSCHED_CC_OPS_BARRIER_LOST_TASKS_H_
 #define TFSCHED_CC_OPS_BARRIER_LOST_TASKS_H_
 
