@@ -33,8 +33,7 @@ _PART_BYTES = 250_000
 # time. Slow and unknown links have the smallest, however long they last.
 _MESSAGE_US = 8_000
 
-# The largest message then. Workers that all-reduce add up a piece when it is there, and send the sum afterwards: where
-# computing and links share processors, small pieces let more of that happen at once (docs/tuning-results.md).
+# The largest message then: of servers, and of workers that all-reduce. The two were measured (docs/tuning-results.md).
 _LARGEST_MESSAGE_BYTES, _LARGEST_PART_BYTES = 4_000_000, 1_000_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
