@@ -38,6 +38,13 @@ struct Message {
   Range range;                     // of `memory`; of the output for kArrived
 };
 
+// In which turn messages of one exchange leave a member, the smallest first. All peers get their part of a piece before the
+// next piece's: a peer that asks late does not wait until the others have everything. Contributions go before results, so
+// that the last sum is not waited for while the link is idle.
+inline int64_t TurnOf(const Message& message, int64_t pieces) {
+  return message.piece + (message.kind == Message::Kind::kResult ? pieces : 0);
+}
+
 // Elements from `begin` on; of kArrived those that `peer` has sent of the piece.
 struct Operand {
   Memory memory = Memory::kInput;

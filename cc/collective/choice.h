@@ -32,7 +32,7 @@ Conditions CommonConditions(const std::vector<std::string>& said);
 Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions);
 
 // The pieces of a tensor that goes this way: what a tuner tries, or the graph's own. If they `follow_link`, these are
-// doubled while their messages are nearer to what the slowest member's link carries in 8 ms then, up to messages of 4 MB.
+// doubled while their messages are nearer to what the slowest member's link carries in 8 ms then, up to messages of 1 MB.
 // Around a ring a sum's last bits depend on how the tensor is cut, so there the graph's own pieces stay: settings must not
 // change a result.
 int64_t PieceBytes(Way way, int members, int64_t graph_bytes, bool follow_link, const Conditions& conditions);

@@ -18,7 +18,12 @@ std::unique_ptr<Algorithm> AlgorithmOf(const ExchangeSpec& spec) { return MakeAl
 int64_t Exchange::ScratchElements(const ExchangeSpec& spec) { return AlgorithmOf(spec)->ScratchElements(); }
 
 Exchange::Exchange(const ExchangeSpec& spec, const void* input, void* output, void* scratch)
-    : spec_(spec), bytes_(SizeOf(spec.type)), input_(input), output_(output), scratch_(scratch) {
+    : spec_(spec),
+      bytes_(SizeOf(spec.type)),
+      pieces_(LayoutOf(spec).pieces()),
+      input_(input),
+      output_(output),
+      scratch_(scratch) {
   const MutexLock lock(&mu_);
   algorithm_ = AlgorithmOf(spec);
   if (spec_.members == 1) {

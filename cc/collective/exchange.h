@@ -51,6 +51,9 @@ class Exchange {
   // Whether results follow the contributions: reduce-scatter and all-gather, which may be ordered apart.
   bool in_halves() const { return spec_.members > 1 && (spec_.way == Way::kDirect || spec_.way == Way::kRing); }
 
+  // How many pieces the tensor is cut into.
+  int64_t pieces() const { return pieces_; }
+
   // The output is complete. True from the beginning if nothing is to arrive.
   bool done() const;
 
@@ -66,6 +69,7 @@ class Exchange {
 
   const ExchangeSpec spec_;
   const int64_t bytes_;  // of an element
+  const int64_t pieces_;
   const void* const input_;
   void* const output_;
   void* const scratch_;

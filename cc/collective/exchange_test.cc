@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -351,6 +352,38 @@ TEST(LayoutTest, PiecesAndSegmentsAreAligned) {
     }
     EXPECT_EQ(covered, elements);
   }
+}
+
+TEST(LayoutTest, NoPieceIsAMereRest) {
+  // 4 MB and four members, pieces of 1 MB: five would hold them if each had as much as fits, the fifth with 64 bytes.
+  for (const int members : {2, 3, 4, 7}) {
+    for (const int64_t elements : {1'000'000, 999'999, 1'000'001, 123'456, 262'145}) {
+      const int64_t piece_bytes = 1'000'000, least = 64 / 4 * members;
+      const Layout layout(members, elements, 4, piece_bytes);
+      const int64_t first = layout.PieceOf(0).size(), last = layout.PieceOf(layout.pieces() - 1).size();
+      EXPECT_LE(first * 4, piece_bytes);
+      EXPECT_LT(first - last, layout.pieces() * least);
+      EXPECT_EQ(layout.pieces(), (elements + piece_bytes / 4 / least * least - 1) / (piece_bytes / 4 / least * least));
+    }
+  }
+}
+
+TEST(TurnTest, AllPeersGetAPieceBeforeTheNextAndResultsComeLast) {
+  const Layout layout(4, 1'000'000, 4, 1'000'000);
+  ASSERT_GT(layout.pieces(), 1);
+  const auto algorithm = MakeDirect(layout, 2);
+  std::map<int64_t, std::set<int>> peers;  // by turn
+  for (const Message& message : algorithm->Outgoing()) peers[TurnOf(message, layout.pieces())].insert(message.peer);
+  for (const Message& message : algorithm->Incoming()) {
+    if (message.kind == Message::Kind::kResult) continue;
+    for (const Message& result : algorithm->Arrived(message).outgoing) {
+      peers[TurnOf(result, layout.pieces())].insert(result.peer);
+    }
+  }
+  ASSERT_EQ(static_cast<int64_t>(peers.size()), 2 * layout.pieces());
+  EXPECT_EQ(peers.begin()->first, 0);
+  EXPECT_EQ(peers.rbegin()->first, 2 * layout.pieces() - 1);
+  for (const auto& [turn, all] : peers) EXPECT_EQ(all, (std::set<int>{0, 1, 3})) << turn;
 }
 
 TEST(LayoutTest, GivenPiecesCountWhereTheyFit) {

@@ -8,14 +8,19 @@ namespace {
 
 constexpr int64_t kAlignedBytes = 64;
 
+int64_t Quotient(int64_t value, int64_t by) { return (value + by - 1) / by; }  // rounded up
+
 }  // namespace
 
 Layout::Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes,
                const std::vector<int64_t>& piece_elements)
     : members_(members), elements_(elements), aligned_(kAlignedBytes / element_bytes) {
   const int64_t least = aligned_ * members;
-  piece_elements_ = std::max(least, piece_bytes / element_bytes / least * least);
-  pieces_ = (elements + piece_elements_ - 1) / piece_elements_;
+  const int64_t most = std::max(least, piece_bytes / element_bytes / least * least);
+  // All about as large: what is left over at the end would cost as many messages as a whole piece.
+  const int64_t even = Quotient(elements, std::max<int64_t>(Quotient(elements, most), 1));
+  piece_elements_ = std::max<int64_t>(Quotient(even, least), 1) * least;
+  pieces_ = Quotient(elements, piece_elements_);
   if (piece_elements.empty() || !Fits(elements, element_bytes, piece_elements)) return;
   pieces_ = static_cast<int64_t>(piece_elements.size());
   for (const int64_t size : piece_elements) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + size);

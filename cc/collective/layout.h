@@ -19,7 +19,7 @@ struct Range {
 class Layout {
  public:
   // `members` >= 1, `elements` >= 0; `piece_bytes` is raised to what gives each member a segment. `piece_elements`, if there
-  // are any, are how many elements each piece has, and count instead; see Fits().
+  // are any, are how many elements each piece has, and count instead; see Fits(). Else all pieces but the last are equal.
   Layout(int members, int64_t elements, int64_t element_bytes, int64_t piece_bytes,
          const std::vector<int64_t>& piece_elements = {});
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 
 namespace tfsched {
 
@@ -31,12 +32,17 @@ struct CommTask {
   int64_t bytes = 0;
   int64_t requested_us = 0;  // the receiver asked
   int64_t ready_us = 0;      // and the tensor existed
+  int64_t turn = 0;          // among equal ranks the smallest goes first; equal turns by arrival
   // Called exactly once, without any lock of the core held. `dropped` means that the step is over and nobody waits for the
   // bytes: the callee must answer its caller all the same. Otherwise it owes the scheduler a Finish(id).
   std::function<void(uint64_t id, bool dropped)> start;
 
   uint64_t id = 0;  // set by the scheduler
 };
+
+// Rank, turn, arrival: what priority queues order tasks by.
+using QueuePlace = std::tuple<int, int64_t, uint64_t>;
+inline QueuePlace PlaceOf(const CommTask& task) { return {task.info->rank, task.turn, task.id}; }
 
 }  // namespace tfsched
 

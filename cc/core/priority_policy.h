@@ -5,21 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "cc/core/policy.h"
 
 namespace tfsched {
 
-// Of what is there, the lowest rank goes first and equal ranks by arrival, over all steps. Nothing waits for a transfer that
-// is not there, so ranks may be missing, come twice or belong to several graphs. When nothing is on the wire one task always
-// starts, however large: with that, and because gRPC releases every task that it was given, no task waits for ever.
+// Of what is there, the lowest rank goes first and equal ranks by turn and arrival, over all steps. Nothing waits for a
+// transfer that is not there, so ranks may be missing, come twice or belong to several graphs. When nothing is on the wire
+// one task always starts, however large: with that, and because gRPC releases every task that it was given, no task waits
+// for ever.
 class PriorityPolicy : public Policy {
  public:
   explicit PriorityPolicy(const PolicyOptions& options) : credit_bytes_(options.credit_bytes) {}
 
   void Add(const CommTask& task, int64_t now_us) final {
-    queue_.emplace(std::make_pair(task.info->rank, task.id), task.bytes);
+    queue_.emplace(PlaceOf(task), task.bytes);
     Came(task, now_us);
   }
 
@@ -29,9 +30,9 @@ class PriorityPolicy : public Policy {
     const auto first = queue_.begin();
     // A task that may not start stays where it is: a smaller one behind it must not overtake it.
     if (on_wire_ > 0 && !Fits(first->second)) return 0;
-    held_ = Holds(first->first.first, first->second, now_us);
+    held_ = Holds(std::get<0>(first->first), first->second, now_us);
     if (held_) return 0;
-    const uint64_t id = first->first.second;
+    const uint64_t id = std::get<2>(first->first);
     Start(first->second);
     Left(id, now_us);
     queue_.erase(first);
@@ -44,7 +45,7 @@ class PriorityPolicy : public Policy {
     Released(task.id, now_us);
   }
 
-  void Remove(const CommTask& task, int64_t now_us) final { queue_.erase(std::make_pair(task.info->rank, task.id)); }
+  void Remove(const CommTask& task, int64_t now_us) final { queue_.erase(PlaceOf(task)); }
   void Adopt(const CommTask& task, int64_t now_us) final { Start(task.bytes); }
   void SetCreditBytes(int64_t credit_bytes) final { credit_bytes_ = credit_bytes; }
   bool Complete() const final { return queue_.empty(); }
@@ -74,7 +75,7 @@ class PriorityPolicy : public Policy {
     ++on_wire_;
   }
 
-  std::map<std::pair<int, uint64_t>, int64_t> queue_;  // (rank, arrival) -> bytes
+  std::map<QueuePlace, int64_t> queue_;  // -> bytes
   int64_t credit_bytes_;
   int64_t on_wire_bytes_ = 0;
   int64_t on_wire_ = 0;

@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/core/policy.h"
@@ -63,6 +64,31 @@ class Fixture {
   std::vector<uint64_t> on_wire_;
   uint64_t last_id_ = 0;
 };
+
+TEST(ByteSchedulerPolicyTest, EqualRanksGoByTurnAndThenByArrival) {
+  for (const char* const name : {"bytescheduler", "p3", "tictac", "prophet"}) {
+    PolicyOptions options;
+    options.credit_bytes = 1;
+    options.count = 5;
+    const auto policy = MakePolicy(name, options);
+    std::map<uint64_t, CommTask> tasks;
+    // Rank and turn by arrival; the last one is taken away again.
+    for (const auto& [rank, turn] : std::vector<std::pair<int, int64_t>>{{1, 2}, {1, 1}, {0, 7}, {1, 1}, {1, 0}, {1, 0}}) {
+      CommTask task = TaskOf(GroupSpec(), rank, 1);
+      task.turn = turn;
+      task.id = tasks.size() + 1;
+      policy->Add(task, 0);
+      tasks[task.id] = task;
+    }
+    policy->Remove(tasks.at(6), 0);
+    std::vector<uint64_t> left;
+    while (const uint64_t id = policy->Next(0)) {
+      left.push_back(id);
+      policy->Finished(tasks.at(id), 0);
+    }
+    EXPECT_EQ(left, (std::vector<uint64_t>{3, 5, 2, 4, 1})) << name;
+  }
+}
 
 TEST(ByteSchedulerPolicyTest, PreemptsAsTheWindowAllows) {
   // Section 4.2: while 1 is being sent, 2, 3 and 4 arrive one after another, of rising priority.

@@ -23,7 +23,7 @@
 //   Why (b) ends: with an idle wire the only events left are arrivals, and a group has at most `count` of them.
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "cc/core/policy.h"
 
@@ -36,7 +36,7 @@ class TicTacPolicy : public Policy {
       : options_(options), credit_bytes_(options.credit_bytes), waits_(!options.midway) {}
 
   void Add(const CommTask& task, int64_t now_us) override {
-    queue_.emplace(std::make_pair(task.info->rank, task.id), task.bytes);
+    queue_.emplace(PlaceOf(task), task.bytes);
     last_event_us_ = now_us;
   }
 
@@ -45,7 +45,7 @@ class TicTacPolicy : public Policy {
     if (queue_.empty()) return 0;
     if (credit_bytes_ > 0 && on_wire_ > 0 && on_wire_bytes_ >= credit_bytes_) return 0;
     auto first = queue_.begin();
-    if (waits_ && first->first.first > handed_) {  // a lower rank is missing
+    if (waits_ && std::get<0>(first->first) > handed_) {  // a lower rank is missing
       if (on_wire_ > 0) return 0;
       if (now_us < last_event_us_ + options_.grace_us) {
         wake_at_us_ = last_event_us_ + options_.grace_us;
@@ -54,7 +54,7 @@ class TicTacPolicy : public Policy {
       waits_ = false;
       ++step_asides_;
     }
-    const uint64_t id = first->first.second;
+    const uint64_t id = std::get<2>(first->first);
     on_wire_bytes_ += first->second;
     ++on_wire_;
     ++handed_;
@@ -68,7 +68,7 @@ class TicTacPolicy : public Policy {
     last_event_us_ = now_us;
   }
 
-  void Remove(const CommTask& task, int64_t now_us) override { queue_.erase(std::make_pair(task.info->rank, task.id)); }
+  void Remove(const CommTask& task, int64_t now_us) override { queue_.erase(PlaceOf(task)); }
 
   void Adopt(const CommTask& task, int64_t now_us) override {
     on_wire_bytes_ += task.bytes;
@@ -86,8 +86,8 @@ class TicTacPolicy : public Policy {
  private:
   const PolicyOptions options_;
   int64_t credit_bytes_;
-  std::map<std::pair<int, uint64_t>, int64_t> queue_;  // (rank, arrival) -> bytes
-  int handed_ = 0;                                     // the paper's counter
+  std::map<QueuePlace, int64_t> queue_;  // -> bytes
+  int handed_ = 0;                       // the paper's counter
   int on_wire_ = 0;
   int64_t on_wire_bytes_ = 0;
   int64_t last_event_us_ = 0;

@@ -8,13 +8,14 @@
 namespace tfsched::simulator {
 namespace {
 
-std::unique_ptr<Algorithm> AlgorithmOf(const Model& model, int32_t worker, int64_t bytes) {
+// Cut at multiples of 64 bytes, as tensors of any type are.
+Layout LayoutOf(const Model& model, int64_t bytes) { return Layout(model.workers, bytes, 1, model.exchange_piece_bytes); }
+
+std::unique_ptr<Algorithm> AlgorithmOf(const Model& model, const Layout& layout, int32_t worker) {
   Conditions conditions;
   if (model.way >= 0) conditions.way = static_cast<Way>(model.way);
   conditions.pace_bps = model.exchange_pace_bps;
-  const Way way = Choose(model.workers, bytes, model.whole_bytes, conditions);
-  // Cut at multiples of 64 bytes, as tensors of any type are.
-  return MakeAlgorithm(way, Layout(model.workers, bytes, 1, model.exchange_piece_bytes), worker);
+  return MakeAlgorithm(Choose(model.workers, layout.elements(), model.whole_bytes, conditions), layout, worker);
 }
 
 }  // namespace
@@ -24,7 +25,10 @@ void Engine::BeginExchange(int32_t worker, int32_t piece, int32_t step, int32_t 
   Parts& parts = exchanges_[{step, piece}];
   parts.resize(workers_.size());
   Part& own = parts[static_cast<size_t>(worker)];
-  own.algorithm = AlgorithmOf(model_, worker, model_.piece_bytes[static_cast<size_t>(piece)]);
+  const Layout layout = LayoutOf(model_, model_.piece_bytes[static_cast<size_t>(piece)]);
+  own.algorithm = AlgorithmOf(model_, layout, worker);
+  own.pieces = layout.pieces();
+  own.first_turn = ++exchanges_begun_ << 24;
   own.left = model_.workers > 1 ? own.algorithm->Incoming().size() : 0;
   for (Transfer& held : std::exchange(own.held, {})) {
     held.ready_event = event;
@@ -46,6 +50,8 @@ void Engine::SendMessages(const std::vector<Message>& messages, int32_t worker, 
     transfer.ready_event = event;
     transfer.bytes = message.range.size();
     transfer.message = message;
+    const Part& sender = parts[static_cast<size_t>(worker)];
+    transfer.turn = sender.first_turn + TurnOf(message, sender.pieces);
     Part& receiver = parts[static_cast<size_t>(message.peer)];
     if (receiver.algorithm == nullptr) {
       receiver.held.push_back(std::move(transfer));

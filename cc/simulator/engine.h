@@ -93,7 +93,9 @@ class Engine {
   struct Part {
     std::unique_ptr<Algorithm> algorithm;  // null until it has its own gradient
     size_t left = 0;                       // messages to arrive
-    std::vector<Transfer> held;            // messages to it, which it has not asked for yet
+    int64_t pieces = 0;                    // of the algorithm
+    int64_t first_turn = 0;
+    std::vector<Transfer> held;  // messages to it, which it has not asked for yet
   };
   using Parts = std::vector<Part>;  // of all workers
 
@@ -149,7 +151,8 @@ class Engine {
   int32_t last_event_ = kNone;                              // after which the last of them was
   double last_begin_us_ = 0;                                // when that one had begun its last step
   std::map<std::pair<int32_t, int32_t>, Parts> exchanges_;  // by step and piece, while they are under way
-  std::map<int32_t, Transfer> processing_;                  // messages that have arrived and are not processed yet
+  int64_t exchanges_begun_ = 0;
+  std::map<int32_t, Transfer> processing_;  // messages that have arrived and are not processed yet
   int32_t next_processing_ = 0;
   std::priority_queue<Timed, std::vector<Timed>, std::greater<Timed>> timed_;
   uint64_t next_number_ = 0;

@@ -124,6 +124,7 @@ void Traffic::Submit(Transfer transfer, double now_us) {
   comm.sender = task.name;
   comm.step_id = transfer.step + 1;
   comm.bytes = transfer.bytes;
+  comm.turn = transfer.turn;
   comm.requested_us = comm.ready_us = CoreUs(now_us);
   int32_t index;
   if (free_.empty()) {

@@ -31,6 +31,7 @@ struct Transfer {
   int32_t next = -1;  // behind it on the connection
   int64_t bytes = 0;  // set by Traffic where it is a piece
   Message message;    // of kMessage, as its sender sees it
+  int64_t turn = 0;   // of kMessage: CommTask::turn
 };
 
 // Each sending task has a scheduler of cc/core under the virtual clock: a piece that is ready is submitted, what the policy

@@ -2,6 +2,7 @@
 #include "cc/transport/all_reduce.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <utility>
@@ -21,6 +22,12 @@ namespace {
 using tensorflow::Rendezvous;
 using tensorflow::Tensor;
 
+// More turns than an exchange has. Of exchanges with equal ranks the one that began first goes first.
+int64_t NextTurns() {
+  static std::atomic<int64_t> begun{0};
+  return ++begun << 24;
+}
+
 // Lives until the last message that it waits for has come: its tensors are written to until then.
 class Running : public std::enable_shared_from_this<Running> {
  public:
@@ -29,7 +36,8 @@ class Running : public std::enable_shared_from_this<Running> {
         waiter_(std::move(waiter)),
         bytes_(SizeOf(request_.spec.type)),
         scratch_(request_.input.dtype(), tensorflow::TensorShape({Exchange::ScratchElements(request_.spec)})),
-        exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()) {
+        exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()),
+        first_turn_(NextTurns()) {
     const uint64_t call = std::hash<std::string>()(NameOf(request_.call));
     const std::vector<int>& ranks = request_.piece_ranks;
     for (size_t piece = 0; piece < std::max<size_t>(ranks.size(), 1); ++piece) {
@@ -112,8 +120,8 @@ class Running : public std::enable_shared_from_this<Running> {
                                                                : scratch_;
     const auto& by_piece = message.kind == Message::Kind::kContribution ? contribution_infos_ : infos_;
     const auto& infos = by_piece[request_.piece_ranks.empty() ? 0 : message.piece];
-    auto* view =
-        new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_, infos[message.peer]);
+    auto* view = new TaggedBuffer(BufferOf(source), message.range.begin * bytes_, message.range.size() * bytes_,
+                                  infos[message.peer], first_turn_ + TurnOf(message, exchange_.pieces()));
     const Tensor value(source.dtype(), tensorflow::TensorShape({message.range.size()}), view);
     view->Unref();
     Rendezvous::ParsedKey key;
@@ -139,6 +147,7 @@ class Running : public std::enable_shared_from_this<Running> {
   const int64_t bytes_;
   const Tensor scratch_;
   Exchange exchange_;
+  const int64_t first_turn_;
   // By piece, where pieces have ranks of their own, and by receiver.
   std::vector<std::vector<std::shared_ptr<const TransferInfo>>> infos_, contribution_infos_;
   std::shared_ptr<tensorflow::WorkerSession> session_;

@@ -66,10 +66,11 @@ void Answer(const Response& response, std::function<void()> released) {
 }
 
 // Queues the response; gRPC gets it when the scheduler says so.
-void Schedule(std::shared_ptr<const TransferInfo> info, std::string sender, int64_t step_id, int64_t requested_us,
-              std::shared_ptr<Response> response) {
+void Schedule(std::shared_ptr<const TransferInfo> info, int64_t turn, std::string sender, int64_t step_id,
+              int64_t requested_us, std::shared_ptr<Response> response) {
   CommTask task;
   task.info = std::move(info);
+  task.turn = turn;
   task.sender = std::move(sender);
   task.step_id = step_id;
   task.bytes = static_cast<int64_t>(response->value.TotalBytes());
@@ -128,7 +129,7 @@ void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::
     response->is_dead = is_dead;
     if (!is_dead && value.IsInitialized()) {
       if (auto* tagged = dynamic_cast<TaggedBuffer*>(BufferOf(value))) {
-        Schedule(tagged->info(), TaskOf(key.src), step_id, requested_us, std::move(response));
+        Schedule(tagged->info(), tagged->turn(), TaskOf(key.src), step_id, requested_us, std::move(response));
         return;
       }
     }
@@ -138,7 +139,7 @@ void SchedulingRendezvousMgr::RecvLocalAsync(int64_t step_id, const Rendezvous::
       info->name = std::string(key.edge_name);
       info->receiver = TaskOf(key.dst);
       info->policy = "fifo";
-      Schedule(std::move(info), TaskOf(key.src), step_id, requested_us, std::move(response));
+      Schedule(std::move(info), /*turn=*/0, TaskOf(key.src), step_id, requested_us, std::move(response));
       return;
     }
     Bypass(std::string(key.edge_name), TaskOf(key.src), TaskOf(key.dst), step_id, requested_us, *response);

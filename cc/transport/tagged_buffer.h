@@ -43,12 +43,14 @@ class TaggedBuffer : public BufferView {
   TaggedBuffer(tensorflow::TensorBuffer* base, std::shared_ptr<const TransferInfo> info)
       : BufferView(base), info_(std::move(info)) {}
   TaggedBuffer(tensorflow::TensorBuffer* base, size_t offset_bytes, size_t size_bytes,
-               std::shared_ptr<const TransferInfo> info)
-      : BufferView(base, offset_bytes, size_bytes), info_(std::move(info)) {}
+               std::shared_ptr<const TransferInfo> info, int64_t turn = 0)
+      : BufferView(base, offset_bytes, size_bytes), info_(std::move(info)), turn_(turn) {}
   const std::shared_ptr<const TransferInfo>& info() const { return info_; }
+  int64_t turn() const { return turn_; }
 
  private:
   const std::shared_ptr<const TransferInfo> info_;
+  const int64_t turn_ = 0;
 };
 
 // gRPC shares the buffers of large tensors and drops its reference when the bytes are written: `released` is called then.
