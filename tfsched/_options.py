@@ -14,8 +14,8 @@ from tfsched._rules import (
     POLICIES,
     exchange_bytes,
     exchange_credit,
+    fitting_chunks,
     fitting_credit,
-    message_bytes,
 )
 from tfsched.errors import TfschedError
 
@@ -23,9 +23,6 @@ from tfsched.errors import TfschedError
 AUTO = "auto"
 AUTO_BYTES = -1
 _SIZES = ("partition_bytes", "credit_bytes")
-# The smallest pieces of transfers that cross the barrier where no option says it; `python benchmarks/grids.py`
-# compares sizes over bandwidths.
-CROSSING_PARTITION_BYTES = 500_000
 
 # What `tfsched run` writes into the environment of its program: the variables whose values are its flags'.
 FLAGS = "TFSCHED_VARIABLES_FROM_FLAGS"
@@ -105,7 +102,7 @@ class Options:
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit. "auto" (stored as -1) is
         two pieces, and 1,000,000 at least.
       partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any.
-        "auto" (stored as -1) is 500,000 to 4,000,000 with ``barrier=False``, what the link carries in 8 ms (measured before
+        "auto" (stored as -1) is 250,000 to 4,000,000 with ``barrier=False``, larger ones on faster links (measured before
         the first step), and 0 else and under "tictac" and "fifo". All-reduces have 0 and "auto" replaced by a size that fits
         the link and the number of workers. A plan's own sizes win.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
@@ -157,7 +154,7 @@ class Options:
         if policy == AUTO:
             policy = "tictac" if self.barrier else "bytescheduler"
         if self.follows_link:
-            partition_bytes = message_bytes(CROSSING_PARTITION_BYTES, link_bps)
+            partition_bytes = fitting_chunks(link_bps)
         partition_bytes = max(partition_bytes, 0)
         if credit_bytes == AUTO_BYTES:
             credit_bytes = fitting_credit(partition_bytes)

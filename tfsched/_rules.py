@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 # The policies of cc/core (docs/policies.md).
@@ -29,12 +30,17 @@ DEFAULT_CREDIT_BYTES = 1_000_000
 # on a message is one part, and four fill the default credit; two workers send each other whole pieces, and two fill it.
 _PART_BYTES = 250_000
 
-# Where no option says it: how long a message should last, for more urgent ones wait so long. Smaller ones cost processor
-# time. Slow and unknown links have the smallest, however long they last.
+# Where no option says it: how long an all-reduce's message should last, for more urgent ones wait so long. Smaller ones cost
+# processor time. Slow and unknown links have the smallest, however long they last. The largest was measured
+# (docs/tuning-results.md).
 _MESSAGE_US = 8_000
+_LARGEST_PART_BYTES = 1_000_000
 
-# The largest message then: of servers, and of workers that all-reduce. The two were measured (docs/tuning-results.md).
-_LARGEST_MESSAGE_BYTES, _LARGEST_PART_BYTES = 4_000_000, 1_000_000
+# Where no option says it, the chunks of variables and their gradients have at most so many bytes on links below so many bits
+# per second, and the last size on faster ones. Measured with one server and with two (docs/tuning-results.md): on fast links
+# a message's processor time costs more than what it makes others wait.
+_CHUNKS_BELOW = ((350e6, 250_000), (1.5e9, 500_000), (3e9, 1_000_000), (math.inf, 4_000_000))
+_UNKNOWN_CHUNKS = 500_000
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
 WHOLE_BYTES = 16_384
@@ -43,11 +49,19 @@ WHOLE_BYTES = 16_384
 SMALL_BYTES = 65_536
 
 
-def message_bytes(least: int, link_bps: float, most: int = _LARGEST_MESSAGE_BYTES) -> int:
-    """Of how many bytes messages are at most that fit a link of so many bits per second (0: not known): ``least``, doubled
-    while that is nearer to what the link carries in 8 ms, up to ``most``. cc/collective/choice.cc does the same."""
+def fitting_chunks(link_bps: float) -> int:
+    """Of how many bytes the chunks of variables and gradients are at most on a link of so many bits per second (0: not
+    known), where no option says it."""
+    if link_bps <= 0:
+        return _UNKNOWN_CHUNKS
+    return next(size for below, size in _CHUNKS_BELOW if link_bps < below)
+
+
+def _part_bytes(least: int, link_bps: float) -> int:
+    """Of how many bytes all-reduces' messages are at most that fit a link of so many bits per second (0: not known):
+    ``least``, doubled while that is nearer to what the link carries in 8 ms. cc/collective/choice.cc does the same."""
     size = least
-    while 2 * size <= most and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
+    while 2 * size <= _LARGEST_PART_BYTES and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
         size *= 2
     return size
 
@@ -59,8 +73,8 @@ def exchange_bytes(workers: int, link_bps: float = 0) -> int:
     bits per second (0: not known).
     """
     if workers <= 2:
-        return message_bytes(2 * _PART_BYTES, link_bps, _LARGEST_PART_BYTES)
-    return message_bytes(_PART_BYTES, link_bps, _LARGEST_PART_BYTES) * workers
+        return _part_bytes(2 * _PART_BYTES, link_bps)
+    return _part_bytes(_PART_BYTES, link_bps) * workers
 
 
 def fitting_credit(message_bytes: int) -> int:

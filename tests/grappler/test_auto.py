@@ -71,10 +71,12 @@ def test_the_log_and_the_environment_say_auto(monkeypatch):
     ("megabits", "partition_bytes", "credit_bytes"),
     [
         (0, 500_000, 1_000_000),
-        (100, 500_000, 1_000_000),
-        (700, 500_000, 1_000_000),
-        (1_000, 1_000_000, 2_000_000),
-        (2_000, 2_000_000, 4_000_000),
+        (100, 250_000, 1_000_000),
+        (349, 250_000, 1_000_000),
+        (350, 500_000, 1_000_000),
+        (1_000, 500_000, 1_000_000),
+        (2_000, 1_000_000, 2_000_000),
+        (3_000, 4_000_000, 8_000_000),
         (4_000, 4_000_000, 8_000_000),
         (100_000, 4_000_000, 8_000_000),
     ],
@@ -109,7 +111,7 @@ def test_the_link_is_asked_for_where_pieces_depend_on_it(megabits):
         splits = [node for node in (*result.node, *body.values()) if node.op == "TfschedSplit"]
         return {node.attr["N"].i for node in splits}, len(asked)
 
-    assert chunks(barrier=False) == ({9} if megabits < 750 else {2}, 1)
+    assert chunks(barrier=False) == ({{0: 9, 100: 17, 4_000: 2}[megabits]}, 1)
     assert chunks(barrier=False, partition_bytes=1_100_000) == ({4}, 0)
     # A plan has sizes of its own, so the credit is not made for larger ones.
     plans = [Plan("mine", {"x": 1.0}, partition_bytes={"x": size}) for size in (500_000, 0)]
