@@ -100,7 +100,7 @@ class Options:
         "prophet" does as "bytescheduler", and holds back what would be in the way of a more urgent tensor that the last
         steps predict. "fifo" sends as tensors become ready, whatever the credit. docs/policies.md says when to choose which.
       credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit. "auto" (stored as -1) is
-        two pieces, and 1,000,000 at least.
+        two pieces, and 1,000,000 at least; one piece where "auto" pieces of servers fit a link below 1.5 Gbit/s.
       partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any.
         "auto" (stored as -1) is 250,000 to 4,000,000 with ``barrier=False``, larger ones on faster links (measured before
         the first step), and 0 else and under "tictac" and "fifo". All-reduces have 0 and "auto" replaced by a size that fits
@@ -153,11 +153,12 @@ class Options:
         policy, partition_bytes, credit_bytes = self.policy, self.partition_bytes, self.credit_bytes
         if policy == AUTO:
             policy = "tictac" if self.barrier else "bytescheduler"
+        fitting = None
         if self.follows_link:
-            partition_bytes = fitting_chunks(link_bps)
+            partition_bytes, fitting = fitting_chunks(link_bps)
         partition_bytes = max(partition_bytes, 0)
         if credit_bytes == AUTO_BYTES:
-            credit_bytes = fitting_credit(partition_bytes)
+            credit_bytes = fitting or fitting_credit(partition_bytes)
         settled = (policy, partition_bytes, credit_bytes)
         if settled == (self.policy, self.partition_bytes, self.credit_bytes):
             return self

@@ -36,11 +36,16 @@ _PART_BYTES = 250_000
 _MESSAGE_US = 8_000
 _LARGEST_PART_BYTES = 1_000_000
 
-# Where no option says it, the chunks of variables and their gradients have at most so many bytes on links below so many bits
-# per second, and the last size on faster ones. Measured with one server and with two (docs/tuning-results.md): on fast links
-# a message's processor time costs more than what it makes others wait.
-_CHUNKS_BELOW = ((350e6, 250_000), (1.5e9, 500_000), (3e9, 1_000_000), (math.inf, 4_000_000))
-_UNKNOWN_CHUNKS = 500_000
+# Where no option says it: on links below so many bits per second, of how many bytes the chunks of variables and their
+# gradients are at most, and the credit; the last line is for faster links. Measured with one server and with two
+# (docs/tuning-results.md): on fast links a message's processor time costs more than what it makes others wait.
+_CHUNKS_BELOW = (
+    (700e6, 250_000, 250_000),
+    (1.5e9, 500_000, 500_000),
+    (3e9, 1_000_000, 2_000_000),
+    (math.inf, 4_000_000, 8_000_000),
+)
+_UNKNOWN = (500_000, DEFAULT_CREDIT_BYTES)
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
 WHOLE_BYTES = 16_384
@@ -49,12 +54,12 @@ WHOLE_BYTES = 16_384
 SMALL_BYTES = 65_536
 
 
-def fitting_chunks(link_bps: float) -> int:
-    """Of how many bytes the chunks of variables and gradients are at most on a link of so many bits per second (0: not
-    known), where no option says it."""
+def fitting_chunks(link_bps: float) -> tuple[int, int]:
+    """The bytes of chunks of variables and gradients, and of the credit, that fit a link of so many bits per second (0: not
+    known)."""
     if link_bps <= 0:
-        return _UNKNOWN_CHUNKS
-    return next(size for below, size in _CHUNKS_BELOW if link_bps < below)
+        return _UNKNOWN
+    return next((chunk, credit) for below, chunk, credit in _CHUNKS_BELOW if link_bps < below)
 
 
 def _part_bytes(least: int, link_bps: float) -> int:
@@ -78,7 +83,7 @@ def exchange_bytes(workers: int, link_bps: float = 0) -> int:
 
 
 def fitting_credit(message_bytes: int) -> int:
-    """How many bytes gRPC may hold where no option says it: two messages."""
+    """How many bytes gRPC may hold where messages have a size that an option or a plan gives: two of them."""
     return max(DEFAULT_CREDIT_BYTES, 2 * message_bytes)
 
 

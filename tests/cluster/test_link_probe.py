@@ -11,7 +11,7 @@ from .cluster import STOCK, Cluster
 
 pytestmark = pytest.mark.timeout(300)
 PLAIN = {"barrier": False}
-SMALLEST, UNKNOWN = (250_000, 1_000_000), (500_000, 1_000_000)
+SMALLEST, UNKNOWN = (250_000, 250_000), (500_000, 1_000_000)
 STEPS = 4
 
 

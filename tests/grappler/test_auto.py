@@ -71,10 +71,10 @@ def test_the_log_and_the_environment_say_auto(monkeypatch):
     ("megabits", "partition_bytes", "credit_bytes"),
     [
         (0, 500_000, 1_000_000),
-        (100, 250_000, 1_000_000),
-        (349, 250_000, 1_000_000),
-        (350, 500_000, 1_000_000),
-        (1_000, 500_000, 1_000_000),
+        (100, 250_000, 250_000),
+        (699, 250_000, 250_000),
+        (700, 500_000, 500_000),
+        (1_000, 500_000, 500_000),
         (2_000, 1_000_000, 2_000_000),
         (3_000, 4_000_000, 8_000_000),
         (4_000, 4_000_000, 8_000_000),
@@ -169,6 +169,10 @@ def test_the_benchs_settings_and_the_simulator_take_auto():
     method = method_of(setting)
     assert (method.policy, method.partition_bytes, method.barrier) == ("bytescheduler", 500_000, False)
     assert method_of(setting, all_reducing=True).partition_bytes is None
+    (fifo,) = find_settings(["fifo:barrier=false"])
+    assert {method_of(fifo, all_reducing=one).policy for one in (True, False)} == {"fifo"}
+    (kept,) = find_settings(["fifo:policy=tictac"])
+    assert (method_of(kept).policy, method_of(kept).ordering) == ("tictac", "fifo")
 
 
 def test_the_simulator_and_the_tuner_give_a_plan_with_sizes_the_credit_that_the_wire_gives_it(monkeypatch):

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfsched._options import Options
+from tfsched._rules import NEVER_WAITING
 from tfsched.bench.settings import Setting
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def method_of(
         ordering = "tio"  # of what the plan does not name
     if all_reducing and ordering == "tio":
         ordering = "layer"
-    if all_reducing and ordering == "fifo":
-        policy = "fifo"  # all have the same rank there: as they become ready
+    if ordering == "fifo" and (all_reducing or policy in NEVER_WAITING):
+        policy = "fifo"  # all have the same rank then: as they become ready
     credit_bytes = options.credit_bytes
     if all_reducing:
         _, credit_bytes = given.all_reducing(workers, link_bps)

@@ -243,7 +243,13 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
     groups: Groups = {}
     for receiver in receivers(transfers):
         groups.update(_order(view, needed, transfers, receiver, options, plan))
-    ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
+
+    def number() -> list[ranks.Ranked]:
+        if pushes.first_in_first_out(options, plan):
+            return ranks.as_they_come(groups.values(), cutter.cut)
+        return ranks.number(groups.values(), cutter.cut, cutter.priority)
+
+    ranked = number()
     report.variable_ranks = pushes.variable_ranks(view, ranked)
     if pushes.are_tagged(options):
         made = _late(transfers, step.capable)
@@ -251,7 +257,7 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
             plan = pushes.filled(view, needed, made, report.variable_ranks, plan)
             cutter = partition.Cutter(view, options, plan, step.feeds, step.capable)
         report.pushes = _add_pushes(groups, view, needed, made, report.variable_ranks, plan)
-        ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
+        ranked = number()
     report.count(transfers, ranked, cutter.whole)
     if ranked:
         proxies.insert_proxies(view, ranked, options)

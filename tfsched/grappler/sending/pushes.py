@@ -29,6 +29,11 @@ def are_tagged(options: Options) -> bool:
     return options.policy in NEVER_WAITING
 
 
+def first_in_first_out(options: Options, plan: Plan | None) -> bool:
+    """Whether all transfers have one rank. Under a policy that waits for ranks even the ordering "fifo" has several."""
+    return options.ordering == "fifo" and plan is None and are_tagged(options)
+
+
 def free_conditional_pulls(view: GraphView, transfers: Sequence[Transfer]) -> None:
     """Lets pulls in loops and branches be ordered, in place: under these policies nobody waits for what does not come."""
     for transfer in transfers:
@@ -177,9 +182,13 @@ def tag_pushes(
         plan = filled(view, needed, transfers, variable_ranks, plan)
     groups = find_pushes(view, needed, transfers, variable_ranks, plan)
     cutter = partition.Cutter(view, options, plan, (), capable)
-    ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
-    for ahead in _values_ahead(view, transfers, variable_ranks).values():
-        ranked += ranks.as_urgent(ahead, cutter.cut)
+    ahead = _values_ahead(view, transfers, variable_ranks)
+    if first_in_first_out(options, plan):
+        together = [*groups.values(), *([transfer for transfer, _ in group] for group in ahead.values())]
+        ranked = ranks.as_they_come(together, cutter.cut)
+    else:
+        ranked = ranks.number(groups.values(), cutter.cut, cutter.priority)
+        ranked += [one for group in ahead.values() for one in ranks.as_urgent(group, cutter.cut)]
     proxies.insert_proxies(view, ranked, options)
     partition.insert_chunks(view, ranked, options)
     return ranked

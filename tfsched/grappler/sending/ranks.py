@@ -74,6 +74,11 @@ def number(
     return ranked
 
 
+def as_they_come(groups: Iterable[Sequence[Transfer]], cut: Callable[[Transfer], Cut | None]) -> list[Ranked]:
+    """One rank for all: policies that never wait send what is ready first. See ``number``."""
+    return [one for group in groups for one in as_urgent([(transfer, 0) for transfer in group], cut)]
+
+
 def as_urgent(group: Iterable[tuple[Transfer, int]], cut: Callable[[Transfer], Cut | None]) -> list[Ranked]:
     """Transfers that have the ranks of others, with all their chunks: they leave among those others, on the same link.
 
