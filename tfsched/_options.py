@@ -171,10 +171,14 @@ class Options:
         return piece_bytes, exchange_credit(workers, piece_bytes) if credit_bytes == AUTO_BYTES else credit_bytes
 
     @property
+    def never_waits(self) -> bool:
+        """Whether the policy, which is not "auto", never waits for a transfer that is missing."""
+        return self.policy in NEVER_WAITING
+
+    @property
     def follows_link(self) -> bool:
         """Whether the pieces of what servers send depend on how fast the link is."""
-        cuts = self.policy == AUTO or self.policy in NEVER_WAITING
-        return self.partition_bytes == AUTO_BYTES and not self.barrier and cuts
+        return self.partition_bytes == AUTO_BYTES and not self.barrier and (self.policy == AUTO or self.never_waits)
 
     def to_parameters(self) -> dict[str, Any]:
         """The fields that differ from their default, plus the ordering: what goes into a parameter map."""

@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfsched._options import Options
-from tfsched._rules import NEVER_WAITING
 from tfsched.bench.settings import Setting
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def method_of(
         ordering = "tio"  # of what the plan does not name
     if all_reducing and ordering == "tio":
         ordering = "layer"
-    if ordering == "fifo" and (all_reducing or policy in NEVER_WAITING):
+    if ordering == "fifo" and (all_reducing or options.never_waits):
         policy = "fifo"  # all have the same rank then: as they become ready
     credit_bytes = options.credit_bytes
     if all_reducing:
