@@ -238,25 +238,6 @@ def test_values_go_ahead_in_the_order_of_the_pulls():
     assert all(any(text.startswith("^tfsched/barrier/wait") for text in node.input) for node in reads)
 
 
-@pytest.mark.parametrize("barrier", [True, False])
-@pytest.mark.parametrize("partition_bytes", [0, 4096])
-def test_fifo_gives_all_transfers_one_rank(barrier, partition_bytes):
-    """So that what is ready first goes first, whatever comes first in the graph."""
-
-    def ranks(**more):
-        step = Step(side=48, servers=(PS0, PS0))
-        options = Options(partition_bytes=partition_bytes, barrier=barrier, **more)
-        result, _, body = step.cut(step.loss, step.apply(), options=options)
-        tags = [node for node in (*result.node, *body.values()) if node.op in ("TfschedProxy", "TfschedSplit")]
-        assert len(tags) >= 2
-        found = [list(node.attr["ranks"].list.i) or [node.attr["rank"].i] for node in tags]
-        return {rank for ranks in found for rank in ranks}
-
-    assert ranks(ordering="fifo", policy="bytescheduler") == {0}
-    assert len(ranks(ordering="tio", policy="bytescheduler")) > 1
-    assert len(ranks(ordering="fifo", policy="tictac")) > 1
-
-
 @pytest.mark.parametrize("side", [45, 46])
 def test_small_values_are_read_when_they_are_asked_for(side):
     """8,100 bytes are, 8,464 are not."""

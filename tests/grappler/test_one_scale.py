@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+import test_barrier
 from graphs import PS0, WORKER
 
 import tfsched
@@ -83,3 +84,22 @@ def test_a_value_that_is_sent_ahead_is_as_urgent_as_the_pull_that_it_spares(poli
         here = first_pulled.index(ranks[0])
         small = pulled[f"read_bias{here}:0"][0]
         assert all(first_pulled[here] <= rank < small for rank in ranks)
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("partition_bytes", [0, 4096])
+def test_fifo_gives_all_transfers_one_rank(barrier, partition_bytes):
+    """So that what is ready first goes first, whatever comes first in the graph."""
+
+    def ranks(**more):
+        step = test_barrier.Step(side=48, servers=(PS0, PS0))
+        options = Options(partition_bytes=partition_bytes, barrier=barrier, **more)
+        result, _, body = step.cut(step.loss, step.apply(), options=options)
+        tags = [node for node in (*result.node, *body.values()) if node.op in (PROXY_OP, SPLIT_OP)]
+        assert len(tags) >= 2
+        found = [list(node.attr["ranks"].list.i) or [node.attr["rank"].i] for node in tags]
+        return {rank for ranks in found for rank in ranks}
+
+    assert ranks(ordering="fifo", policy="bytescheduler") == {0}
+    assert len(ranks(ordering="tio", policy="bytescheduler")) > 1
+    assert len(ranks(ordering="fifo", policy="tictac")) > 1

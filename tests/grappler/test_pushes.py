@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from graphs import PS0, PS1, TASKS, WORKER, canonical, copy
 
+from tfsched import _options
 from tfsched._options import Options
 from tfsched.graph_ops import is_update
 from tfsched.grappler.reading.graph import GraphView
@@ -30,7 +31,7 @@ def build(function):
 @pytest.fixture
 def tagging(monkeypatch):
     """Has the pass tag pushes under "fifo", which holds back nothing either."""
-    monkeypatch.setattr(pushes, "NEVER_WAITING", frozenset({"fifo"}))
+    monkeypatch.setattr(_options, "NEVER_WAITING", frozenset({"fifo"}))
     return {"policy": "fifo"}
 
 
@@ -106,7 +107,7 @@ def test_pushes_stay_as_they_are_under_other_policies(policy):
 
 
 def test_the_policies_are_those_that_never_wait():
-    assert {"bytescheduler", "p3", "prophet"} == pushes.NEVER_WAITING
+    assert {"bytescheduler", "p3", "prophet"} == _options.NEVER_WAITING
 
 
 def test_towers_push_in_the_order_of_their_own_pulls(tagging):

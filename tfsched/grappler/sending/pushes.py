@@ -13,7 +13,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tfsched._options import Options
-from tfsched._rules import NEVER_WAITING
 from tfsched.graph_ops import AHEAD_OP, is_update, update_name
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.op_types import has_ref_input
@@ -26,7 +25,7 @@ from tfsched.ordering import Plan
 
 def are_tagged(options: Options) -> bool:
     """Whether pushes get ranks at all."""
-    return options.policy in NEVER_WAITING
+    return options.never_waits
 
 
 def first_in_first_out(options: Options, plan: Plan | None) -> bool:
