@@ -112,6 +112,18 @@ void Calls::CancelJoin(Token token, const std::shared_ptr<Joiner>& joiner) {
   joiner->Call(StepCancelled());
 }
 
+void Calls::Applied(Token token) {
+  Later later;
+  {
+    const MutexLock lock(&mu_);
+    const auto it = calls_.find(token);
+    if (it == calls_.end() || IsDone(it->second.state)) return;
+    it->second.applied = true;
+    LetNextBegin(it->second.client, &later);
+  }
+  Run(&later);
+}
+
 bool Calls::HasReturned(Token token) const {
   const MutexLock lock(&mu_);
   const auto it = calls_.find(token);
@@ -208,7 +220,7 @@ int64_t Calls::Outstanding(const std::string& client) const {
   const auto it = clients_.find(client);
   if (it == clients_.end()) return 0;
   const auto& queue = it->second.queue;
-  return (it->second.current != 0 ? 1 : 0) +
+  return (it->second.current != 0 ? 1 : 0) + (it->second.delivering != 0 ? 1 : 0) +
          std::count_if(queue.begin(), queue.end(), [](const Queued& one) { return one.beginner != nullptr; });
 }
 
@@ -244,7 +256,7 @@ Calls::Token Calls::Committed(const std::string& client) const {
 bool Calls::IsUnderWay(const std::string& client, Token token) const {
   const MutexLock lock(&mu_);
   const auto it = clients_.find(client);
-  return it != clients_.end() && token != 0 && it->second.current == token;
+  return it != clients_.end() && token != 0 && (it->second.current == token || it->second.delivering == token);
 }
 
 // Lets the client go on once the function is over and it is clear who tells its error. The call may be gone after it.
@@ -260,19 +272,34 @@ void Calls::Move(Token token, CallEvent event, Later* later) {
   const bool settled = !IsSettled(before) && IsSettled(call.state);
   if (settled) {
     Client& client = clients_[name];
-    client.current = 0;
-    if (!call.outcome.ok()) client.committed = 0;
-    if (!call.outcome.ok() && IsJoined(before)) client.error = call.outcome;
+    (client.delivering == token ? client.delivering : client.current) = 0;
+    if (!call.outcome.ok() && client.committed == token) client.committed = 0;
+    if (!call.outcome.ok() && IsJoined(before) && client.error.ok()) client.error = call.outcome;
   }
   if (call.state == CallState::kOver) calls_.erase(it);
+  LetNextBegin(name, later);
   if (settled) Pump(name, later);
 }
 
-// Serves the client's queue in order, as far as it goes.
+// The client's current call is in nobody's way if its updates are applied and its step has joined, unless the one before
+// still delivers.
+void Calls::LetNextBegin(const std::string& name, Later* later) {
+  const auto found = clients_.find(name);
+  if (found == clients_.end() || found->second.delivering != 0) return;
+  const auto it = calls_.find(found->second.current);
+  if (it == calls_.end() || !it->second.applied || !IsJoined(it->second.state)) return;
+  found->second.delivering = found->second.current;
+  found->second.current = 0;
+  Pump(name, later);
+}
+
+// Serves the client's queue in order, as far as it goes. Who drains waits for what is being delivered, too.
 void Calls::Pump(const std::string& name, Later* later) {
   const auto it = clients_.find(name);
   Client& client = it->second;
   while (client.current == 0 && !client.queue.empty()) {
+    if (client.delivering != 0 && client.queue.front().drainer != nullptr && !client.queue.front().drainer->claimed())
+      return;
     Queued next = std::move(client.queue.front());
     client.queue.pop_front();
     if (next.beginner != nullptr ? !next.beginner->Claim() : !next.drainer->Claim()) continue;
@@ -294,7 +321,8 @@ void Calls::Pump(const std::string& name, Later* later) {
     }
     later->push_back([beginner = std::move(next.beginner), outcome, token] { beginner->Call(outcome, token); });
   }
-  if (client.current == 0 && client.queue.empty() && client.committed == 0 && client.error.ok()) clients_.erase(it);
+  if (client.current == 0 && client.delivering == 0 && client.queue.empty() && client.committed == 0 && client.error.ok())
+    clients_.erase(it);
 }
 
 // Takes a waiter that was given up out of the queue.

@@ -1,4 +1,4 @@
-// The executions of the background function in their home: one at a time per client, and every error told exactly once.
+// The executions of the background function in their home: a client's updates one after the other, and every failure told.
 #ifndef TFSCHED_CC_BARRIER_CALLS_H_
 #define TFSCHED_CC_BARRIER_CALLS_H_
 
@@ -23,7 +23,13 @@ namespace tfsched {
 // A step begins a call, launches the background function, and joins it; then the step is over and the function goes on. Who
 // is told of its failure: the step itself if it has not joined yet; nobody if the step failed before it joined, for that is
 // why the function failed; else the next who begins a call or drains. The next call does not begin before that is decided
-// (call_state.h). Thread safe; waiters are called without locks held.
+// (call_state.h), or before all updates of this one are applied:
+//
+//     call k      begun ──► joined, applied ──► delivers values to the next step ──► done
+//     call k+1                              └─► begun ...
+//
+// To launch a function takes long. The links would be idle meanwhile, if it began when the last value has been delivered. At
+// most one call of a client delivers. Thread safe; waiters are called without locks held.
 class Calls {
  public:
   using Token = int64_t;  // random and positive: several homes' tokens meet on a parameter server
@@ -43,7 +49,8 @@ class Calls {
 
   explicit Calls(uint64_t seed) : random_(seed) {}
 
-  // When the client's earlier calls are over: `beginner` gets a new token, or the error of one that failed (and 0).
+  // When the updates of the client's earlier calls are applied: `beginner` gets a new token, or the error of one that failed
+  // (and 0).
   void Begin(const std::string& client, std::shared_ptr<Beginner> beginner);
   void CancelBegin(const std::string& client, const std::shared_ptr<Beginner>& beginner);
 
@@ -64,6 +71,9 @@ class Calls {
   // The client's last token whose step has joined it, unless its function has failed: nothing cancels that any more. 0 for
   // none.
   Token Committed(const std::string& client) const;
+  // All updates of the function are applied. What is left of it is to deliver values.
+  void Applied(Token token);
+
   // Whether the function of that token still runs. If not, somebody may have been told that it is over, and act on it.
   bool IsUnderWay(const std::string& client, Token token) const;
 
@@ -92,6 +102,7 @@ class Calls {
   struct Call {
     std::string client;
     CallState state = CallState::kLaunched;
+    bool applied = false;
     Outcome outcome;  // once it is done
     std::vector<std::shared_ptr<Joiner>> joiners;
   };
@@ -100,14 +111,16 @@ class Calls {
     std::shared_ptr<Drainer> drainer;
   };
   struct Client {
-    Token current = 0;
+    Token current = 0;     // whose updates are not all applied, or whose step has not joined
+    Token delivering = 0;  // whose are, and has; still runs
     Token committed = 0;
-    Outcome error;  // not yet told
+    Outcome error;  // not yet told; the first, if two calls that ran at the same time have failed
     std::deque<Queued> queue;
   };
   using Later = std::vector<std::function<void()>>;
 
   void Move(Token token, CallEvent event, Later* later) TFSCHED_REQUIRES(mu_);
+  void LetNextBegin(const std::string& name, Later* later) TFSCHED_REQUIRES(mu_);
   void Pump(const std::string& name, Later* later) TFSCHED_REQUIRES(mu_);
   void Remove(const std::string& name, const void* waiter, Later* later) TFSCHED_REQUIRES(mu_);
   static Outcome Told(const Outcome& outcome);

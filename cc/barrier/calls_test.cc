@@ -1,4 +1,4 @@
-// The calls, event by event: one at a time, every error told exactly once and to the right one, nothing is left over.
+// The calls, event by event: whose turn it is, every error told exactly once and to the right one, nothing is left over.
 #include <thread>
 
 #include "cc/barrier/background_steps.h"
@@ -45,6 +45,105 @@ TEST(Calls, TheNextStepIsToldOnce) {
   EXPECT_TRUE(next->outcome.ok());
   calls.Abandon(next->token);
   EXPECT_EQ(calls.counters().failed, 1);
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
+// A call whose step has joined and whose updates are applied.
+int64_t Delivering(Calls* calls) {
+  const int64_t token = Begin(calls)->token;
+  calls->Ack(token);
+  EXPECT_TRUE(Join(calls, token)->outcome.ok());
+  EXPECT_FALSE(calls->EndStep(token));
+  calls->Applied(token);
+  return token;
+}
+
+TEST(Calls, TheNextBeginsWhenTheUpdatesAreAppliedUnlessTwoDeliver) {
+  Calls calls(1);
+  const int64_t first = Delivering(&calls);
+  EXPECT_TRUE(calls.IsUnderWay("c", first)) << "f goes on";
+  EXPECT_EQ(calls.Committed("c"), first);
+  const int64_t second = Delivering(&calls);
+  EXPECT_GT(second, 0);
+  EXPECT_TRUE(calls.IsUnderWay("c", first));
+  EXPECT_TRUE(calls.IsUnderWay("c", second));
+  EXPECT_EQ(calls.Committed("c"), second);
+  EXPECT_EQ(calls.Outstanding("c"), 2);
+  const auto third = Begin(&calls);
+  EXPECT_EQ(third->calls, 0);
+  calls.Done(first, {});
+  EXPECT_GT(third->token, 0);
+  EXPECT_FALSE(calls.IsUnderWay("c", first));
+  EXPECT_EQ(calls.Committed("c"), second);
+  calls.Abandon(third->token);
+  calls.Done(second, {});
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
+TEST(Calls, AppliedCountsWhenTheStepHasJoined) {
+  Calls calls(1);
+  const auto first = Begin(&calls), second = Begin(&calls);
+  calls.Applied(first->token);
+  EXPECT_EQ(second->calls, 0) << "the step may still fail";
+  calls.Ack(first->token);
+  EXPECT_EQ(second->calls, 0);
+  Join(&calls, first->token);
+  EXPECT_GT(second->token, 0);
+  calls.Applied(second->token);
+  EXPECT_TRUE(calls.EndStep(second->token)) << "it has failed";
+  const auto third = Begin(&calls);
+  EXPECT_EQ(third->calls, 0);
+  calls.Done(second->token, Outcome::Derived(kCancelledCode, "cancelled"));
+  EXPECT_GT(third->token, 0);
+  calls.Abandon(third->token);
+  calls.EndStep(first->token);
+  calls.Done(first->token, {});
+  calls.Applied(first->token);  // late
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
+TEST(Calls, WhoDrainsWaitsForWhatIsDelivered) {
+  Calls calls(1);
+  const int64_t first = Delivering(&calls);
+  const auto drained = Drain(&calls), returned = DrainReturned(&calls);
+  const auto next = Begin(&calls);
+  EXPECT_EQ(drained->calls + returned->calls + next->calls, 0);
+  calls.Done(first, {});
+  EXPECT_EQ(drained->calls + returned->calls, 2);
+  EXPECT_GT(next->token, 0);
+  calls.Abandon(next->token);
+
+  const int64_t second = Delivering(&calls);
+  const auto given_up = Drain(&calls);
+  const auto after = Begin(&calls);
+  calls.CancelDrain("c", given_up->waiter, {kDeadlineExceededCode, "late"});
+  EXPECT_GT(after->token, 0);
+  EXPECT_EQ(DrainReturned(&calls)->calls, 1) << "all that has returned is applied";
+  calls.Abandon(after->token);
+  calls.Done(second, {});
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
+TEST(Calls, AFailureToDeliverIsToldOnceAndToTheNext) {
+  for (const bool both : {false, true}) {
+    Calls calls(1);
+    const int64_t first = Delivering(&calls), second = Delivering(&calls);
+    const auto next = Begin(&calls);
+    calls.Done(first, kFailure);
+    EXPECT_EQ(next->outcome.code, kFailure.code);
+    EXPECT_EQ(calls.Committed("c"), second) << "what that one has sent is not lost";
+    calls.Done(second, both ? kFailure : Outcome());
+    EXPECT_EQ(calls.Committed("c"), both ? 0 : second);
+    EXPECT_EQ(Drain(&calls)->outcome.ok(), !both);
+    EXPECT_TRUE(IsEmpty(calls));
+  }
+  Calls calls(1);
+  const int64_t first = Delivering(&calls), second = Delivering(&calls);
+  calls.Done(second, {9, "what followed"});
+  calls.Done(first, kFailure);
+  EXPECT_EQ(calls.counters().failed, 2);
+  EXPECT_FALSE(Drain(&calls)->outcome.ok());
+  EXPECT_TRUE(Drain(&calls)->outcome.ok()) << "of two at the same time the first is told";
   EXPECT_TRUE(IsEmpty(calls));
 }
 

@@ -56,7 +56,6 @@ void ReceivedAhead::Put(const Key& key, int64_t token, Value value) {
 
 bool ReceivedAhead::Take(const Key& key, int64_t token, const std::shared_ptr<Taker>& taker) {
   Value value;
-  std::vector<Value> older;  // freed without the lock
   {
     const MutexLock lock(&mu_);
     if (taker->claimed()) return true;  // given up before it began
@@ -72,8 +71,7 @@ bool ReceivedAhead::Take(const Key& key, int64_t token, const std::shared_ptr<Ta
     }
     if (!taker->Claim()) return true;
     value = std::move(it->second);
-    for (auto before = values.begin(); before != it; ++before) older.push_back(std::move(before->second));
-    values.erase(values.begin(), it + 1);
+    values.erase(it);  // what has arrived before it may be a later function's
   }
   taker->Call(Outcome(), std::move(value));
   return true;

@@ -27,8 +27,8 @@ class ReceivedAhead {
 
   void AddReader(const Key& key);
   void RemoveReader(const Key& key);
-  // Keeps the value and the one before it, which another session's step may have been told to take; drops it if nobody may
-  // ask.
+  // Keeps the value and the one before it, which may still be asked for: by another session's step, or because two
+  // background functions deliver at the same time. Drops it if nobody may ask.
   void Put(const Key& key, int64_t token, Value value);
   // Calls `taker` with the value that `token` has sent: now, or when it arrives. False if the value will not come, for its
   // background function is over; the taker then stays the caller's.
@@ -52,7 +52,7 @@ class ReceivedAhead {
   };
   struct Entry {
     int readers = 0;
-    std::deque<std::pair<int64_t, Value>> values;  // token and value, the newest last
+    std::deque<std::pair<int64_t, Value>> values;  // token and value, the last to arrive at the end
     std::vector<Waiting> waiting;
   };
   mutable Mutex mu_;

@@ -186,6 +186,24 @@ def test_values_that_are_still_on_their_way(nursery):
         assert counts(cluster) == {**same(9), "counted2": 8}
 
 
+def test_the_next_background_update_begins_while_values_are_on_their_way(nursery):
+    """To launch it takes long; the links would be idle if it began when the last value has arrived."""
+    with Cluster(ps=2, nursery=nursery) as cluster:
+        open_training(cluster)
+        steps(cluster, 2)
+        wait_idle(cluster)
+        for server in SERVERS:
+            pace(cluster, SLOW_BPS / 8, server)
+        steps(cluster)
+        pending = cluster.submit(HOME, "breaking.steps")
+        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 2, 20, "two background updates")
+        assert any(cluster.stats(server)["queue_depth"] for server in SERVERS)
+        at_full_speed(cluster)
+        pending.result()
+        assert counts(cluster) == same(4)
+        assert cluster.stats(HOME)["background_failed"] == 0
+
+
 def test_a_worker_killed_in_mid_push(nursery):
     """And a new one that trains on with what the parameter servers hold."""
     with Cluster(ps=2, nursery=nursery) as cluster:

@@ -6,6 +6,8 @@ from .cluster import STOCK, Cluster
 
 pytestmark = pytest.mark.timeout(300)
 CROSSING = {"barrier": False}
+# Variables leave whole, however slow the link is.
+WHOLE = {"barrier": False, "partition_bytes": 0}
 # Variables leave in 16 chunks and more, and are updated chunk by chunk.
 CHUNKS = {"barrier": False, "policy": "bytescheduler", "partition_bytes": 1 << 14, "credit_bytes": 1 << 16}
 
@@ -73,9 +75,7 @@ def test_a_session_with_several_kinds_of_steps(stock, crossing):
     assert done(crossing) - before >= 24 + 8 + 6
 
 
-@pytest.mark.parametrize(
-    "options", [{**CROSSING, "partition_bytes": 0}, {**CHUNKS, "partition_bytes": 1 << 20}], ids=["whole", "chunks"]
-)
+@pytest.mark.parametrize("options", [WHOLE, {**CHUNKS, "partition_bytes": 1 << 20}], ids=["whole", "chunks"])
 def test_others_never_see_half_an_update(crossing, options):
     """A stock session reads a variable of 16 MB while a crossing one trains it: all elements are equal in every read."""
     width = 1 << 22
@@ -99,7 +99,7 @@ def test_a_closed_session_has_applied_its_updates(crossing):
     assert done(crossing) - before == 55
 
 
-@pytest.mark.parametrize("options", [CROSSING, CHUNKS], ids=["whole", "chunks"])
+@pytest.mark.parametrize("options", [WHOLE, CHUNKS], ids=["whole", "chunks"])
 @pytest.mark.parametrize("foreign", [False, True], ids=["same-session", "stock-session"])
 def test_a_value_sent_ahead_is_not_used_once_it_is_overwritten(crossing, foreign, options):
     keys = ("sent_ahead", "sent_ahead_missed", "updates_by_chunks")
@@ -111,7 +111,7 @@ def test_a_value_sent_ahead_is_not_used_once_it_is_overwritten(crossing, foreign
     assert grown["updates_by_chunks"] == (9 if options is CHUNKS else 0)
 
 
-@pytest.mark.parametrize("options", [CROSSING, CHUNKS], ids=["whole", "chunks"])
+@pytest.mark.parametrize("options", [WHOLE, CHUNKS], ids=["whole", "chunks"])
 def test_two_asynchronous_workers_lose_no_update(nursery, options):
     """Between-graph replication: each worker crosses on its own, all updates of both are there in the end."""
     with Cluster(nursery=nursery, ps=1, workers=2) as cluster:

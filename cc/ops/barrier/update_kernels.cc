@@ -6,6 +6,7 @@
 #include "cc/ops/barrier/inputs.h"
 #include "cc/ops/barrier/part_update.h"
 #include "cc/ops/barrier/update_claim.h"
+#include "cc/transport/barrier.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/errors.h"
 
@@ -58,8 +59,11 @@ class VerdictKernel : public OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckElements(context, 0, num_inputs()));
-    OP_REQUIRES_OK(context, StatusOfText(FirstError(context, 0, num_inputs())));
+    int64_t token = 0;
+    OP_REQUIRES_OK(context, TokenOf(context, 0, &token));
+    OP_REQUIRES_OK(context, CheckElements(context, 1, num_inputs()));
+    OP_REQUIRES_OK(context, StatusOfText(FirstError(context, 1, num_inputs())));
+    ProcessCalls().Applied(token);
   }
 };
 

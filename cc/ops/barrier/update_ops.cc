@@ -34,11 +34,13 @@ The first of the errors that is not empty, so that one tensor leaves each parame
 )doc");
 
 REGISTER_OP("TfschedVerdict")
+    .Input("token: int64")
     .Input("errors: N * string")
     .Attr("N: int >= 1")
     .SetIsStateful()
     .SetIsDistributedCommunication()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc(R"doc(
-Fails with the first of the errors that is not empty: when it has them all, no update can be lost by it any more.
+Fails with the first of the errors that is not empty: when it has them all, no update can be lost by it any more. If all are
+empty, all updates of the token's background function are applied: the client's next one may begin.
 )doc");

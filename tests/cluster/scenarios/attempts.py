@@ -38,7 +38,7 @@ def open_attempts(task):
             with tf.control_dependencies([error]):
                 ops.tfsched_notify(there, variables[0])
         with tf.device(home):
-            ops.tfsched_verdict([error])
+            ops.tfsched_verdict(token, [error])
 
     built = types.SimpleNamespace()
     with tf.Graph().as_default() as graph:

@@ -147,7 +147,7 @@ class Body:
     def finish(self, graph: Any) -> None:
         """Adds the body, which may have been rewritten since, to the step's library as the function that it calls."""
         arguments = [TOKEN, *take_orders(self.graph, TOKEN, self.lists, PREFIX)]
-        self.controls.append(part_failures(self.graph, self.home, PREFIX))
+        self.controls.append(part_failures(self.graph, self.home, TOKEN, PREFIX))
         update_by_pieces(self.graph, PREFIX)
         (call,) = (node for node in graph.node if node.op == CALL_OP)
         content = digest(self.graph.SerializeToString(deterministic=True))

@@ -11,7 +11,7 @@ from tfsched.grappler.reading.op_types import output_dtype
 UPDATE_OP = "TfschedUpdate"
 
 
-def part_failures(body: Any, home: str, prefix: str) -> str:
+def part_failures(body: Any, home: str, token: str, prefix: str) -> str:
     """Makes every update of the body run to its end whatever becomes of the others, in place.
 
       before                  after: on each PS                                       at home
@@ -25,10 +25,11 @@ def part_failures(body: Any, home: str, prefix: str) -> str:
     Args:
       body: the background function's nodes, a placed GraphDef.
       home: the task that reports the first error.
+      token: the body's argument, the token of the background function.
       prefix: of the new nodes' names.
 
     Returns:
-      The name of the node that fails if an update has failed; it must run.
+      The name of the node that fails if an update has failed, and else lets the next background function begin; it must run.
     """
     nodes = {node.name: node for node in body.node}
     before = _updates_before(body)
@@ -56,7 +57,7 @@ def part_failures(body: Any, home: str, prefix: str) -> str:
         first.attr["N"].i = len(names)
         firsts.append(first.name)
     verdict = body.node.add(name=prefix + "verdict", op="TfschedVerdict", device=cpu_of(home))
-    verdict.input.extend(firsts)
+    verdict.input.extend([token, *firsts])
     verdict.attr["N"].i = len(firsts)
     return str(verdict.name)
 
