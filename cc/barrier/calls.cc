@@ -144,6 +144,21 @@ Outcome Calls::TakeError(Token token) {
   return outcome;
 }
 
+bool Calls::HasError(const std::string& client) const {
+  const MutexLock lock(&mu_);
+  const auto it = clients_.find(client);
+  return it != clients_.end() && !it->second.error.ok();
+}
+
+Outcome Calls::TakeErrorOf(const std::string& client) {
+  const MutexLock lock(&mu_);
+  const auto it = clients_.find(client);
+  if (it == clients_.end() || it->second.error.ok()) return Outcome();
+  Outcome outcome = std::move(it->second.error);
+  it->second.error = Outcome();
+  return Earlier(std::move(outcome));
+}
+
 bool Calls::EndStep(Token token) {
   Later later;
   bool cancel = false;

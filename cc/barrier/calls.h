@@ -80,6 +80,10 @@ class Calls {
   // The error of the function if it has failed; whoever asks tells it.
   Outcome TakeError(Token token);
 
+  // Whether a call of the client has failed and nobody has been told; and its error, as the next step is told it.
+  bool HasError(const std::string& client) const;
+  Outcome TakeErrorOf(const std::string& client);
+
   // The step's part in the home is over. True: it failed before it joined, so the function must be cancelled.
   bool EndStep(Token token);
 

@@ -147,6 +147,22 @@ TEST(Calls, AFailureToDeliverIsToldOnceAndToTheNext) {
   EXPECT_TRUE(IsEmpty(calls));
 }
 
+TEST(Calls, WhoWaitsForALostValueMayTellTheError) {
+  Calls calls(1);
+  const int64_t first = Delivering(&calls);
+  const auto second = Begin(&calls);
+  EXPECT_FALSE(calls.HasError("c"));
+  EXPECT_TRUE(calls.TakeErrorOf("c").ok());
+  calls.Done(first, kFailure);
+  EXPECT_TRUE(calls.HasError("c"));
+  EXPECT_FALSE(calls.HasError("d"));
+  EXPECT_EQ(calls.TakeErrorOf("c").message, "tfsched: the background update of an earlier step failed: boom");
+  EXPECT_FALSE(calls.HasError("c"));
+  calls.Abandon(second->token);
+  EXPECT_TRUE(Drain(&calls)->outcome.ok());
+  EXPECT_TRUE(IsEmpty(calls));
+}
+
 TEST(Calls, CommittedIsTheLastTokenThatWasJoinedUnlessItFailed) {
   Calls calls(1);
   EXPECT_EQ(calls.Committed("c"), 0);

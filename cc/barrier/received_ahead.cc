@@ -87,8 +87,8 @@ void ReceivedAhead::CancelTake(const Key& key, const std::shared_ptr<Taker>& tak
   waiting.erase(gone, waiting.end());
 }
 
-std::vector<std::shared_ptr<ReceivedAhead::Taker>> ReceivedAhead::EndToken(int64_t token) {
-  std::vector<std::shared_ptr<Taker>> lost;
+std::vector<ReceivedAhead::Lost> ReceivedAhead::EndToken(int64_t token) {
+  std::vector<Lost> lost;
   const MutexLock lock(&mu_);
   ended_.Add(token);
   if (waiting_ == 0) return lost;
@@ -99,7 +99,7 @@ std::vector<std::shared_ptr<ReceivedAhead::Taker>> ReceivedAhead::EndToken(int64
         ++it;
         continue;
       }
-      lost.push_back(std::move(it->taker));
+      lost.push_back({entry.first.first, std::move(it->taker)});
       it = waiting.erase(it);
       --waiting_;
     }

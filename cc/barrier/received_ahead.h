@@ -35,9 +35,14 @@ class ReceivedAhead {
   bool Take(const Key& key, int64_t token, const std::shared_ptr<Taker>& taker);
   // Forgets a taker that was given up.
   void CancelTake(const Key& key, const std::shared_ptr<Taker>& taker);
+  // Who waits for a value that will not come.
+  struct Lost {
+    std::string client;
+    std::shared_ptr<Taker> taker;
+  };
   // The background function of this token is over in this process; those that wait for a value of it wait in vain, and are
   // forgotten.
-  std::vector<std::shared_ptr<Taker>> EndToken(int64_t token);
+  std::vector<Lost> EndToken(int64_t token);
 
   struct Counters {
     int64_t values = 0;

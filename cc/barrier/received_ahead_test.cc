@@ -100,7 +100,8 @@ TEST(ReceivedAhead, SaysThatAValueWillNotCome) {
   EXPECT_TRUE(received.Take(kKey, 2, other.taker));
   const auto lost = received.EndToken(1);
   ASSERT_EQ(lost.size(), 1u);
-  EXPECT_EQ(lost[0], waiting.taker);
+  EXPECT_EQ(lost[0].client, kKey.first);
+  EXPECT_EQ(lost[0].taker, waiting.taker);
   EXPECT_FALSE(received.Take(kKey, 1, late.taker));
   received.Put(kKey, 2, Number(2));
   EXPECT_EQ(*other.got, 2);

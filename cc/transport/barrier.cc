@@ -12,7 +12,7 @@
 namespace tfsched {
 namespace {
 
-constexpr int64_t kGiveUpUs = 10'000'000;
+constexpr int64_t kGiveUpUs = 10'000'000, kAskUs = 250'000;
 constexpr int64_t kSweepUs = 1'000'000;
 // Variables that are swept at a time: an update that comes meanwhile waits for so many.
 constexpr size_t kSweptAtOnce = 16;
@@ -90,11 +90,16 @@ void SweepSentAhead() {
   });
 }
 
-void GiveUpLater(std::shared_ptr<ReceivedAhead::Taker> taker) {
-  ProcessAlarm().After(kGiveUpUs, [taker] {
+void GiveUpLater(const std::string& client, std::shared_ptr<ReceivedAhead::Taker> taker, int64_t waited_us) {
+  ProcessAlarm().After(kAskUs, [client, taker, waited_us] {
+    if (taker->claimed()) return;
+    const int64_t waited = waited_us + kAskUs;
+    if (!ProcessCalls().HasError(client) && waited < kGiveUpUs) return GiveUpLater(client, taker, waited);
     if (!taker->Claim()) return;
     // What follows is the step's business, not the alarm's.
-    tensorflow::Env::Default()->SchedClosure([taker] {
+    tensorflow::Env::Default()->SchedClosure([client, taker] {
+      const Outcome outcome = ProcessCalls().TakeErrorOf(client);
+      if (!outcome.ok()) return taker->Call(outcome, nullptr);
       taker->Call(
           {kAbortedCode, "tfsched: a value was lost with the background update that sent it; run the step again.", false},
           nullptr);
@@ -108,7 +113,7 @@ void EndBackgroundStep(int64_t step_id) {
   ProcessExpectations().EndToken(-step_id);
   ProcessPieceUpdates().EndToken(-step_id);
   ProcessAppliedUpdates().EndToken(-step_id);
-  for (auto& taker : ProcessReceivedAhead().EndToken(-step_id)) GiveUpLater(std::move(taker));
+  for (auto& lost : ProcessReceivedAhead().EndToken(-step_id)) GiveUpLater(lost.client, std::move(lost.taker));
 }
 
 void CountWait(int64_t waited_us) { wait_us_total += waited_us; }

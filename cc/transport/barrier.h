@@ -34,8 +34,9 @@ PieceUpdates& ProcessPieceUpdates();
 // From now on, once a second for as long as something is held, the values that no variable has any more are let go.
 void SweepSentAhead();
 
-// For a taker whose value was lost: the step's TfschedBackgroundCall is about to say why, so it is given time to do that.
-void GiveUpLater(std::shared_ptr<ReceivedAhead::Taker> taker);
+// For a taker of the client whose value was lost. Tells it why as soon as that is known here, unless the step's
+// TfschedBackgroundCall does. After ten seconds, as where the home is another task, it says that the value was lost.
+void GiveUpLater(const std::string& client, std::shared_ptr<ReceivedAhead::Taker> taker, int64_t waited_us = 0);
 
 // The step in which the background function runs bears its token, so that TensorFlow's own end of a step tells every task
 // that it is over there. Sessions' steps are positive.

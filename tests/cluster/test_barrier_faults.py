@@ -204,6 +204,23 @@ def test_the_next_background_update_begins_while_values_are_on_their_way(nursery
         assert cluster.stats(HOME)["background_failed"] == 0
 
 
+def test_a_parameter_server_killed_while_the_next_step_waits_for_its_values(nursery):
+    """The step has begun a background update of its own by then, so nothing but the lost value tells it."""
+    with Cluster(ps=2, nursery=nursery) as cluster:
+        open_training(cluster)
+        steps(cluster, 2)
+        wait_idle(cluster)
+        for server in SERVERS:
+            pace(cluster, SLOW_BPS / 8, server)
+        steps(cluster)
+        pending = cluster.submit(HOME, "breaking.steps")
+        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 2, 20, "two background updates")
+        cluster.kill("ps0")
+        error = failure(pending)
+        assert error.kind in LOST
+        assert "a value was lost" not in error.message
+
+
 def test_a_worker_killed_in_mid_push(nursery):
     """And a new one that trains on with what the parameter servers hold."""
     with Cluster(ps=2, nursery=nursery) as cluster:

@@ -160,7 +160,7 @@ class SelectKernel : public AsyncOpKernel {
       return SetOutput(context, TensorOf(value));
     };
     const auto begin = [key = key_, token](const std::shared_ptr<ReceivedAhead::Taker>& taker) {
-      if (!ProcessReceivedAhead().Take(key, token, taker)) GiveUpLater(taker);
+      if (!ProcessReceivedAhead().Take(key, token, taker)) GiveUpLater(key.first, taker);
     };
     const auto cancel = [key = key_](const std::shared_ptr<ReceivedAhead::Taker>& taker) {
       if (!taker->Claim()) return;
