@@ -186,17 +186,23 @@ def test_values_that_are_still_on_their_way(nursery):
         assert counts(cluster) == {**same(9), "counted2": 8}
 
 
+def two_background_updates(cluster):
+    """The pending request of a fourth step, whose update has begun while the third one's values are on their way."""
+    open_training(cluster)
+    steps(cluster, 2)
+    wait_idle(cluster)
+    for server in SERVERS:
+        pace(cluster, SLOW_BPS / 8, server)
+    steps(cluster)
+    pending = cluster.submit(HOME, "breaking.steps")
+    wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 2, 20, "two background updates")
+    return pending
+
+
 def test_the_next_background_update_begins_while_values_are_on_their_way(nursery):
     """To launch it takes long; the links would be idle if it began when the last value has arrived."""
     with Cluster(ps=2, nursery=nursery) as cluster:
-        open_training(cluster)
-        steps(cluster, 2)
-        wait_idle(cluster)
-        for server in SERVERS:
-            pace(cluster, SLOW_BPS / 8, server)
-        steps(cluster)
-        pending = cluster.submit(HOME, "breaking.steps")
-        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 2, 20, "two background updates")
+        pending = two_background_updates(cluster)
         assert any(cluster.stats(server)["queue_depth"] for server in SERVERS)
         at_full_speed(cluster)
         pending.result()
@@ -207,14 +213,7 @@ def test_the_next_background_update_begins_while_values_are_on_their_way(nursery
 def test_a_parameter_server_killed_while_the_next_step_waits_for_its_values(nursery):
     """The step has begun a background update of its own by then, so nothing but the lost value tells it."""
     with Cluster(ps=2, nursery=nursery) as cluster:
-        open_training(cluster)
-        steps(cluster, 2)
-        wait_idle(cluster)
-        for server in SERVERS:
-            pace(cluster, SLOW_BPS / 8, server)
-        steps(cluster)
-        pending = cluster.submit(HOME, "breaking.steps")
-        wait_until(lambda: cluster.stats(HOME)["background_outstanding"] == 2, 20, "two background updates")
+        pending = two_background_updates(cluster)
         cluster.kill("ps0")
         error = failure(pending)
         assert error.kind in LOST
