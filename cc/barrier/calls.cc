@@ -209,7 +209,7 @@ void Calls::Drain(const std::string& client, std::shared_ptr<Drainer> drainer, b
     if (!returned) {
       queued.queue.push_back({nullptr, std::move(drainer)});
     } else if (current != calls_.end() && !IsJoined(current->second.state) && !IsStepOver(current->second.state)) {
-      // The call began when everything before it was over. What waits behind it has not begun.
+      // The call began when all updates before it were applied. What waits behind it has not begun.
       if (drainer->Claim()) later.push_back([drainer = std::move(drainer)] { drainer->Call(Outcome()); });
     } else {
       queued.queue.push_front({nullptr, std::move(drainer)});

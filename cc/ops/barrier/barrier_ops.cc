@@ -49,11 +49,11 @@ REGISTER_OP("TfschedBackgroundCall")
     .Doc(R"doc(
 Launches `f(token, orders...)` over the cluster and returns at once; f goes on after the step's end.
 
-Waits until the client's previous call is done, and fails with its error if it failed. If the step fails before it passes
-TfschedJoin, the background function is cancelled.
+Waits until all updates of the client's previous call are applied, and fails with its error if it failed. If the step fails
+before it passes TfschedJoin, the background function is cancelled.
 
 ids: from TfschedHandles, of the parameter servers.
-client: who trains. One call of a client is outstanding at a time.
+client: who trains. At most two calls of a client run at a time, of which the earlier one only delivers values.
 f: a function of an int64 scalar and, for each of the ids, its order: an int64 vector of the token and the id. Its nodes name
   the tasks on which they run.
 token: one execution of f, greater than 0.
