@@ -103,8 +103,8 @@ class Options:
         two pieces, and 1,000,000 at least; one piece where "auto" pieces of servers fit a link below 1.5 Gbit/s.
       partition_bytes: ordered transfers of more bytes than that leave in chunks of at most that many; 0 never cuts any.
         "auto" (stored as -1) is 250,000 to 4,000,000 with ``barrier=False``, larger ones on faster links (measured before
-        the first step), and 0 else and under "tictac" and "fifo". All-reduces have 0 and "auto" replaced by a size that fits
-        the link and the number of workers. A plan's own sizes win.
+        the first step) and for several workers, and 0 else and under "tictac" and "fifo". All-reduces have 0 and "auto"
+        replaced by a size that fits the link and the number of workers. A plan's own sizes win.
       plan: path of a Plan file (anything ``tf.io.gfile`` reads), or its JSON text. Its priorities win over ``ordering``,
         which then only orders transfers that the plan does not name. "" for none.
       plugin: path of a Python file that registers orderings, imported where the pass runs, if TFSCHED_ALLOW_PLUGINS in that
@@ -148,14 +148,15 @@ class Options:
                 "more."
             )
 
-    def settled(self, link_bps: float = 0) -> Options:
-        """The options with what "auto" stands for on a link of so many bits per second; 0: not known."""
+    def settled(self, link_bps: float = 0, workers: int = 1) -> Options:
+        """The options with what "auto" stands for on a link of so many bits per second (0: not known), with so many workers
+        at the servers."""
         policy, partition_bytes, credit_bytes = self.policy, self.partition_bytes, self.credit_bytes
         if policy == AUTO:
             policy = "tictac" if self.barrier else "bytescheduler"
         fitting = None
         if self.follows_link:
-            partition_bytes, fitting = fitting_chunks(link_bps)
+            partition_bytes, fitting = fitting_chunks(link_bps, workers)
         partition_bytes = max(partition_bytes, 0)
         if credit_bytes == AUTO_BYTES:
             credit_bytes = fitting or fitting_credit(partition_bytes)

@@ -37,14 +37,14 @@ _MESSAGE_US = 8_000
 _LARGEST_PART_BYTES = 1_000_000
 
 # Where no option says it: on links below so many bits per second, of how many bytes the chunks of variables and their
-# gradients are at most, and the credit; the last line is for faster links. Measured with one server and with two
-# (docs/tuning-results.md): on fast links a message's processor time costs more than what it makes others wait.
-_CHUNKS_BELOW = (
-    (700e6, 250_000, 250_000),
-    (1.5e9, 500_000, 500_000),
-    (3e9, 1_000_000, 2_000_000),
-    (math.inf, 4_000_000, 8_000_000),
-)
+# gradients are at most, and the credit; the last line is for faster links. Measured with one server and worker and with two
+# of each (docs/tuning-results.md): on fast links a message's processor time costs more than what it makes others wait. Each
+# worker adds its messages to what a server has to do, so that this begins at slower links where there are several.
+_SLOW_LINKS = ((700e6, 250_000, 250_000), (1.5e9, 500_000, 500_000))
+_CHUNKS_BELOW = {
+    several: (*_SLOW_LINKS, (fast, 1_000_000, 2_000_000), (math.inf, 4_000_000, 8_000_000))
+    for several, fast in ((False, 8e9), (True, 3e9))
+}
 _UNKNOWN = (500_000, DEFAULT_CREDIT_BYTES)
 
 # Until workers have measured how fast their links are, an all-reduced tensor of at most so many bytes goes whole to all.
@@ -54,12 +54,12 @@ WHOLE_BYTES = 16_384
 SMALL_BYTES = 65_536
 
 
-def fitting_chunks(link_bps: float) -> tuple[int, int]:
+def fitting_chunks(link_bps: float, workers: int = 1) -> tuple[int, int]:
     """The bytes of chunks of variables and gradients, and of the credit, that fit a link of so many bits per second (0: not
-    known)."""
+    known) where so many workers share the servers."""
     if link_bps <= 0:
         return _UNKNOWN
-    return next((chunk, credit) for below, chunk, credit in _CHUNKS_BELOW if link_bps < below)
+    return next((chunk, credit) for below, chunk, credit in _CHUNKS_BELOW[workers > 1] if link_bps < below)
 
 
 def _part_bytes(least: int, link_bps: float) -> int:

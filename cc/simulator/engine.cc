@@ -248,7 +248,7 @@ void Engine::Compute(int32_t worker) {
   double scale = one.step < model_.steps
                      ? model_.compute_scale[static_cast<size_t>(one.step) * workers_.size() + static_cast<size_t>(worker)]
                      : 1;
-  if (traffic_.Uses(model_.worker_host[static_cast<size_t>(worker)])) scale *= model_.contention;
+  scale *= 1 + (model_.contention - 1) * 0.5 * traffic_.BusyDirections(model_.worker_host[static_cast<size_t>(worker)]);
   while (one.idle > 0 && !one.ready.empty()) {
     const int32_t op = one.ready.top();
     const auto i = static_cast<size_t>(op);

@@ -49,7 +49,9 @@ struct Model {
   double step_overhead_us = 0;
   double update_us_per_byte = 0;
   double processing_us_per_byte = 0;
-  double contention = 1;  // what an op's time is multiplied by if a message to or from its host is under way when it starts
+  // What an op's time is multiplied by if messages from and to its host are under way when it starts; by half as much more
+  // than 1 if there are only some from it or only some to it.
+  double contention = 1;
   std::vector<double> host_bps;       // of each host, in either direction
   std::vector<int32_t> worker_host;   // per worker
   std::vector<int32_t> server_host;   // per server

@@ -40,7 +40,8 @@ Traffic::Traffic(const Model& model, Links* links, int32_t first_flow)
     AddFlows(model, &from, &to);
     connections_.resize(from.size());
   }
-  under_way_.assign(model.host_bps.size(), 0);
+  sending_.assign(model.host_bps.size(), 0);
+  receiving_.assign(model.host_bps.size(), 0);
   pull_count_.assign(static_cast<size_t>(std::max(model.servers, 1)), 0);
   for (size_t piece = 0; piece < model.piece_pulled.size(); ++piece) {
     if (model.piece_pulled[piece] != 0) ++pull_count_[static_cast<size_t>(model.piece_server[piece])];
@@ -198,13 +199,13 @@ void Traffic::Begin(int32_t number, double now_us) {
 void Traffic::Count(const Transfer& transfer, int32_t change) {
   const auto [from, to] = HostsOf(transfer);
   if (from == to) return;
-  under_way_[from] += change;
-  under_way_[to] += change;
+  sending_[from] += change;
+  receiving_[to] += change;
 }
 
-bool Traffic::Uses(int32_t host) const {
-  if (model_.ring()) return connections_[0].busy;
-  return under_way_[static_cast<size_t>(host)] > 0;
+int32_t Traffic::BusyDirections(int32_t host) const {
+  if (model_.ring()) return connections_[0].busy ? 2 : 0;
+  return (sending_[static_cast<size_t>(host)] > 0 ? 1 : 0) + (receiving_[static_cast<size_t>(host)] > 0 ? 1 : 0);
 }
 
 void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {

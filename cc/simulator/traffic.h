@@ -71,8 +71,8 @@ class Traffic {
   // Hosts that it goes from and to. Not for a ring.
   std::pair<size_t, size_t> HostsOf(const Transfer& transfer) const;
 
-  // Whether a message to or from the host is under way, start-up included; in a ring, whether any is.
-  bool Uses(int32_t host) const;
+  // In how many of the host's two directions a message is under way, start-up included; in a ring both if any is.
+  int32_t BusyDirections(int32_t host) const;
 
  private:
   enum class What : int32_t { kStarted, kArrived, kReleased, kWake };
@@ -114,7 +114,8 @@ class Traffic {
   std::vector<Connection> connections_;
   Links* const links_;
   const int32_t first_flow_;
-  std::vector<int32_t> under_way_;  // per host: messages to or from it, but not within it
+  std::vector<int32_t> sending_;    // per host: messages from it, but not within it
+  std::vector<int32_t> receiving_;  // and to it
   std::vector<Transfer> transfers_;
   std::vector<int32_t> free_;
   std::vector<int32_t> dirty_tasks_;

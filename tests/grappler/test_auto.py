@@ -4,9 +4,11 @@ import json
 import types
 
 import pytest
+import tensorflow as tf
 import test_barrier
 import test_collectives
 from graphs import canonical, copy
+from test_barrier import PS0, PS1, WORKER, WORKER2
 from test_partition import sized_graph
 
 import tfsched
@@ -15,6 +17,7 @@ from tfsched._options import AUTO_BYTES, Options
 from tfsched.bench.settings import find_settings
 from tfsched.bench.simulated import method_of
 from tfsched.eager.config import Setting
+from tfsched.grappler.reading.graph import task_of
 from tfsched.grappler.rewrite import rewrite
 from tfsched.online import first
 from tfsched.ops.configure import GRAPH
@@ -76,8 +79,8 @@ def test_the_log_and_the_environment_say_auto(monkeypatch):
         (700, 500_000, 500_000),
         (1_000, 500_000, 500_000),
         (2_000, 1_000_000, 2_000_000),
-        (3_000, 4_000_000, 8_000_000),
-        (4_000, 4_000_000, 8_000_000),
+        (7_999, 1_000_000, 2_000_000),
+        (8_000, 4_000_000, 8_000_000),
         (100_000, 4_000_000, 8_000_000),
     ],
 )
@@ -96,6 +99,13 @@ def test_pieces_and_credit_fit_the_link(megabits, partition_bytes, credit_bytes)
         assert sizes(**whole) == (0, 1_000_000)
 
 
+@pytest.mark.parametrize("megabits", [0, 100, 699, 700, 1_499, 1_500, 2_999, 3_000, 7_999, 8_000, 100_000])
+def test_several_workers_have_the_largest_pieces_from_3_gbit_on(megabits):
+    one, *several = (Options(barrier=False).settled(megabits * 1e6, workers) for workers in (1, 2, 3, 100))
+    sizes = {(options.partition_bytes, options.credit_bytes) for options in several}
+    assert sizes == {(4_000_000, 8_000_000) if megabits >= 3_000 else (one.partition_bytes, one.credit_bytes)}
+
+
 @pytest.mark.parametrize("megabits", [0, 100, 4_000])
 def test_the_link_is_asked_for_where_pieces_depend_on_it(megabits):
     asked = []
@@ -111,7 +121,7 @@ def test_the_link_is_asked_for_where_pieces_depend_on_it(megabits):
         splits = [node for node in (*result.node, *body.values()) if node.op == "TfschedSplit"]
         return {node.attr["N"].i for node in splits}, len(asked)
 
-    assert chunks(barrier=False) == ({{0: 9, 100: 17, 4_000: 2}[megabits]}, 1)
+    assert chunks(barrier=False) == ({{0: 9, 100: 17, 4_000: 5}[megabits]}, 1)
     assert chunks(barrier=False, partition_bytes=1_100_000) == ({4}, 0)
     # A plan has sizes of its own, so the credit is not made for larger ones.
     plans = [Plan("mine", {"x": 1.0}, partition_bytes={"x": size}) for size in (500_000, 0)]
@@ -119,6 +129,24 @@ def test_the_link_is_asked_for_where_pieces_depend_on_it(megabits):
     for plan in plans:
         chunks(barrier=False, plan=json.dumps(plan.to_json()))
         assert len(asked) == (not plan.cuts)
+
+
+@pytest.mark.parametrize("cluster", [None, [WORKER2]])
+@pytest.mark.parametrize("second", [False, True])
+def test_the_workers_of_a_graph_and_of_its_cluster_count(cluster, second):
+    step = test_barrier.Step(side=1024)
+    gradients = [step.gradients, step.tower(WORKER2)[1]] if second else [step.gradients]
+    summed = []
+    for parts, variable in zip(zip(*gradients, strict=True), step.variables, strict=True):
+        with tf.device(variable.device):
+            summed.append(tf.add_n(parts))
+    capable = {task_of(device) for device in (WORKER, WORKER2, PS0, PS1)}
+    if cluster is None and not second:
+        capable.discard(task_of(WORKER2))
+    _, report, _ = step.cut(
+        step.loss, step.apply(summed), options=Options(barrier=False), link_bps=lambda: 4e9, capable=capable
+    )
+    assert report.options.partition_bytes == (4_000_000 if second or cluster else 1_000_000)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -180,10 +208,10 @@ def test_the_simulator_and_the_tuner_give_a_plan_with_sizes_the_credit_that_the_
     sized, unsized = (Plan("mine", {"x": 1.0}, partition_bytes=sizes) for sizes in ({"x": 500_000}, {}))
     (setting,) = find_settings(["bytescheduler+barrier-crossing"])
     credits = [method_of(setting, plan=plan, link_bps=fast_bps).credit_bytes for plan in (sized, unsized)]
-    assert credits == [1_000_000, 8_000_000]
+    assert credits == [1_000_000, 2_000_000]
     # Nobody has measured a link in this process.
     monkeypatch.setattr(first, "c_api", lambda: types.SimpleNamespace(tfsched_link_bps=lambda: fast_bps))
-    reach = types.SimpleNamespace(all_reduces=False)
+    reach = types.SimpleNamespace(all_reduces=False, workers=1)
     for plan, credit_bytes in zip((sized, unsized), credits, strict=True):
         options = Options(barrier=False, plan=json.dumps(plan.to_json()))
         assert first.first_setting(options, reach, (GRAPH, -1)).credit_bytes == credit_bytes

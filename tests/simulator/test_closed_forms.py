@@ -27,13 +27,24 @@ def test_a_forward_pass_of_equal_layers_is_a_pipeline(count: int, op_us: float, 
 
 def test_ops_that_start_while_their_host_sends_or_receives_take_longer() -> None:
     cluster = Cluster(bandwidth_bps=BPS, contention=1.5)
-    # The first of five starts at 10 with the link busy until 50, and ends at 10 + 30 * 1.5; the others find it idle.
-    assert step_us(forward_chain(5, 30, 10), cluster) == pytest.approx(10 + 45 + 4 * 30)
+    # The host receives until 50. The first of five starts at 10 and ends at 10 + 30 * 1.25, when the second one starts; the
+    # others find the link idle.
+    assert step_us(forward_chain(5, 30, 10), cluster) == pytest.approx(10 + 2 * 37.5 + 3 * 30)
     # Here the link is busy until the last op may start.
     assert step_us(forward_chain(4, 10, 30), cluster) == pytest.approx(4 * 30 + 10)
-    ring = Cluster(workers=2, architecture="ring", bandwidth_bps=BPS, contention=1.5)
-    # Backward 20 and 20, the last layer's reduction in the middle; forward 10 and 10 behind both.
-    assert step_us(Workload.from_layers(layers((10, 20, 8), (10, 20, 8))), ring) == pytest.approx(20 + 30 + 8 + 20)
+    # Forward 10 and 10 behind both pulls; backward 20 and 20, the second while the last layer is pushed.
+    twice = Workload.from_layers(layers((10, 20, 8), (10, 20, 8)))
+    assert step_us(twice, Cluster(bandwidth_bps=BPS, contention=1.5)) == pytest.approx(8 + 12.5 + 10 + 20 + 25 + 8)
+
+
+@pytest.mark.parametrize("architecture", ["ring", "allreduce"])
+def test_workers_that_exchange_send_and_receive(architecture: str) -> None:
+    # Of two backward ops of 300 ms the second starts with the reduction of the last layer, which takes 300 ms; no other op
+    # starts beside a reduction. (Small tensors would be exchanged together, when both ops have run.)
+    twice = Workload.from_layers(layers((10_000, 300_000, 80_000), (10_000, 300_000, 300_000)))
+    alone = Cluster(workers=2, architecture=architecture, bandwidth_bps=BPS)
+    assert step_us(twice, alone) == pytest.approx(2 * 300_000 + 80_000 + 2 * 10_000)
+    assert step_us(twice, alone.replace(contention=1.5)) == pytest.approx(step_us(twice, alone) + 150_000)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])

@@ -35,7 +35,7 @@ def method_of(
     if setting.options is None:
         return dataclasses.replace(methods()["vanilla"], name=setting.name)
     given = Options.from_parameters(setting.options)
-    options = given.settled(0 if plan and plan.cuts else link_bps)
+    options = given.settled(0 if plan and plan.cuts else link_bps, workers)
     ordering, policy = options.ordering, options.policy
     if plan is not None:
         ordering = "tio"  # of what the plan does not name

@@ -17,7 +17,7 @@ from tfsched.grappler.barrier.background import Body
 from tfsched.grappler.collectives.exchange import Exchanged, schedule_all_reduces
 from tfsched.grappler.collectives.keys import AGREE_OP, REDUCE_OPS
 from tfsched.grappler.plugins import load_permitted
-from tfsched.grappler.reading.clients import home_of_function, is_function
+from tfsched.grappler.reading.clients import count_workers, home_of_function, is_function
 from tfsched.grappler.reading.graph import GraphView, split_input
 from tfsched.grappler.reading.transfers import (
     CONDITIONAL,
@@ -133,7 +133,7 @@ def rewrite(
         changed = _schedule_all_reduces(GraphView(graph), step, options, plan, local, report) or changed
     # All-reduces have sizes of their own. So has a plan, and the credit is for its sizes then, not for the link's.
     asks = options.follows_link and not (plan and plan.cuts)
-    options = options.settled(link_bps() if asks else 0)
+    options = options.settled(link_bps(), count_workers(GraphView(graph), capable or ())) if asks else options.settled()
     report.options = options
     crossing = None
     if not barrier.has_crossed(graph):

@@ -51,7 +51,7 @@ def options_of(session: Any) -> Options:
 def first_setting(options: Options, reach: Reach, in_force: tuple[str, int]) -> Setting:
     """What a training runs with that has these options, where ``in_force`` was configured (policy, credit in bytes)."""
     planned = options.plan and load_plan(options.plan).cuts
-    settled = options.settled(0 if planned else c_api().tfsched_link_bps())
+    settled = options.settled(0 if planned else c_api().tfsched_link_bps(), reach.workers)
     policy = settled.policy if in_force[0] == GRAPH else in_force[0]
     credit_bytes, piece_bytes = settled.credit_bytes, settled.partition_bytes
     if reach.all_reduces:

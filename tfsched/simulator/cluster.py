@@ -64,8 +64,9 @@ class Cluster:
       step_overhead_us: from a step's beginning until its tensors are asked for and its ops may run.
       update_us_per_mb: time to apply an update, of 10^6 bytes.
       processing_us_per_mb: from the arrival of 10^6 bytes until the receiver can use them.
-      contention: what the time of an op is multiplied by if its worker's host sends or receives when it starts, at least 1:
-        the network's work takes processor time from the computation.
+      contention: what the time of an op is multiplied by if its worker's host sends and receives when it starts, at least 1:
+        the network's work takes processor time from the computation. If it does only one of the two, the op takes half as
+        much longer.
       barrier: a step begins when the updates of the last one are applied; False: each tensor for itself.
       synchronous: updates wait for the gradients of all workers.
       updates: "tensor": a tensor is updated when all its pieces have arrived, "piece": each piece by itself.

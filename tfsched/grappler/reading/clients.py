@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tfsched.grappler.reading.graph import GraphView
-from tfsched.grappler.reading.variables import is_handle
+from tfsched.grappler.reading.variables import is_handle, variable_behind
 
 # What a function's graph has and a session's has not.
 _OF_FUNCTIONS = {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"}
@@ -41,3 +41,27 @@ def home_of_function(view: GraphView, local: Collection[str]) -> str:
     """Where a function's updates would run: the task of this process that computes for it; "" if there is none."""
     servers = {view.tasks[number] for number, node in enumerate(view.nodes) if is_handle(node)}
     return min((set(local) & set(view.tasks)) - servers, default="")
+
+
+def count_workers(view: GraphView, cluster: Collection[str] = ()) -> int:
+    """How many tasks share the parameter servers, 1 at least: those that pull variables, and others of the same jobs.
+
+    Each worker of an asynchronous training has a graph of its own, in which it is alone.
+
+    Args:
+      view: the placed graph.
+      cluster: the tasks that are known besides those of the graph.
+    """
+    senders, receivers = set(), set()
+    for number, task in enumerate(view.tasks):
+        for source in {edge.source for edge in view.data_inputs[number] if edge.source >= 0}:
+            if task and view.tasks[source] not in ("", task) and variable_behind(view, source) is not None:
+                senders.add(view.tasks[source])
+                receivers.add(task)
+    workers = receivers - senders  # servers read a variable of another one, too
+    jobs = {_job_of(task) for task in workers}
+    return max(1, len(workers | {task for task in cluster if _job_of(task) in jobs}))
+
+
+def _job_of(task: str) -> str:
+    return task.partition("/replica:")[0]
