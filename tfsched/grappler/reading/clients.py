@@ -46,7 +46,7 @@ def home_of_function(view: GraphView, local: Collection[str]) -> str:
 def count_workers(view: GraphView, cluster: Collection[str] = ()) -> int:
     """How many tasks share the parameter servers, 1 at least: those that pull variables, and others of the same jobs.
 
-    Each worker of an asynchronous training has a graph of its own, in which it is alone.
+    A worker of a ParameterServerStrategy is alone: its graph is its own, and TensorFlow hides the other workers from it.
 
     Args:
       view: the placed graph.
