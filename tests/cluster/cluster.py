@@ -319,6 +319,17 @@ class Cluster:
         """The counters of a task's scheduler, read in its own process: works while the cluster hangs."""
         return self.call(name, "common.stats")
 
+    def settled(self, name, limit_s=30):
+        """Its counters once no background call is left: a read waits for an update of its variable, not for the call."""
+        last = {}
+
+        def ended():
+            last.update(self.stats(name))
+            return last["background_outstanding"] == 0
+
+        wait_until(ended, limit_s, f"no background call in {name}")
+        return last
+
     def wait_queued(self, name, limit_s=30):
         """Waits until transfers are queued in a task, so that a step is certainly under way."""
         return wait_until(lambda: self.stats(name)["queue_depth"] > 0, limit_s, f"a queue in {name}")

@@ -14,7 +14,7 @@ CHUNKS = {"barrier": False, "policy": "bytescheduler", "partition_bytes": 1 << 1
 
 def done(cluster, name="worker0"):
     """How many background updates the task has finished."""
-    return cluster.stats(name)["background_done"]
+    return cluster.settled(name)["background_done"]
 
 
 def in_all(cluster, key):

@@ -12,6 +12,8 @@ STEPS = 12
 CROSSING = {"barrier": False}
 SLOW = {"TFSCHED_EMULATED_BPS": "16e6"}  # two large gradients of 160 KB each: 160 ms
 MODEL = "mirrored_crossing."
+# A step's updates begin when the last step's are applied; the call that applied those may have yet to end.
+OWN_AND_PERHAPS_THE_LAST = (1, 2)
 REDUCED = "its reduced gradient, or one that is exchanged with it, is used in the step"
 
 
@@ -57,9 +59,9 @@ def test_identical_to_stock(stock, pair, arguments):
     got, _ = trained(pair, options=CROSSING, **arguments)
     assert got == wanted
     assert got[0][1] == got[1][1] and got[0][0] != got[1][0]
-    after = pair.stats("worker0")
+    after = pair.settled("worker0")
     assert after["background_calls"] - before["background_calls"] == STEPS
-    assert after["background_failed"] == after["background_outstanding"] == after["all_reduces_failed"] == 0
+    assert after["background_failed"] == after["all_reduces_failed"] == 0
     assert after["all_reduces"] - before["all_reduces"] >= 3 * STEPS and after["packs_stock"] == 0
     report = pair.call("worker0", MODEL + "report")
     assert report["crossing"] >= 8 and report["kept"] == {} and report["errors"] == 0, report
@@ -71,7 +73,7 @@ def test_a_step_returns_before_its_updates_and_a_plain_loop_waits_for_nothing_el
     everywhere(pair, MODEL + "variables")
     before = pair.stats("worker0")["background_calls"]
     made = everywhere(pair, MODEL + "step_and_look", kind="numpy")
-    assert [one["under_way"] for one in made] == [1, 1]
+    assert all(one["under_way"] in OWN_AND_PERHAPS_THE_LAST for one in made), made
     assert pair.stats("worker0")["background_calls"] == before + 1
     assert everywhere(pair, MODEL + "waits") == [[], []]
 
@@ -106,7 +108,8 @@ def test_whoever_reads_a_variable_sees_a_finished_step(stock, pair, kind):
     got, end, seen = looked(pair, CROSSING, kind)
     assert (got, end) == (wanted, values)
     # disable() ends it for all later steps.
-    assert all(one["under_way"] == 1 for both in seen[: 1 if kind == "disable" else 3] for one in both), seen
+    under_way = [one["under_way"] for both in seen[: 1 if kind == "disable" else 3] for one in both]
+    assert all(number in OWN_AND_PERHAPS_THE_LAST for number in under_way), under_way
 
 
 def test_what_the_step_shows_keeps_the_barrier(stock, pair):

@@ -29,7 +29,7 @@ def counted(cluster, options=CROSSING, name="worker0", **arguments):
     found = cluster.call(
         name, "whole_steps.reads_after_each_step", limit_s=120, options=options, steps=STEPS, side=SIDE, **arguments
     )
-    assert cluster.stats(name)["background_done"] >= before + STEPS
+    assert cluster.settled(name)["background_done"] >= before + STEPS
     return found
 
 
