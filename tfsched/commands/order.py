@@ -9,7 +9,7 @@ from tfsched import ordering
 from tfsched.commands import inputs
 from tfsched.commands.files import write_bytes, write_text
 from tfsched.commands.flags import CommandFlags
-from tfsched.commands.predicting import predict, single_dag
+from tfsched.commands.predicting import decide, predict, single_dag
 from tfsched.ordering import Dag, Plan
 from tfsched.ordering.layers import LayerTable
 from tfsched.ordering.plan import plan_of
@@ -34,12 +34,12 @@ def define(flags: CommandFlags) -> None:
 def run(flags: CommandFlags, arguments: list[str]) -> int:
     if flags.plugin:
         ordering.load_plugin(flags.plugin)
-    algorithm = ordering.get(flags.algorithm)  # a wrong name is said before a large file is read
+    ordering.get(flags.algorithm)  # a wrong name is said before a large file is read
     if flags.compare:
         return run_comparison(flags, arguments)
     source = inputs.read_source(flags, arguments)
     dag = single_dag(source, flags)
-    decision = algorithm(dag, seed=flags.seed)
+    decision = decide(source, dag, flags.algorithm, flags.seed)
     plan = plan_of(dag, flags.algorithm, decision, flags.seed)
     schedule = predict(dag, decision)
     result = summary(dag, plan, schedule.makespan_us)

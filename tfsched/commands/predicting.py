@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tfsched._rules import chunks_of
 from tfsched.commands import inputs
 from tfsched.commands.flags import CommandFlags
 from tfsched.errors import TfschedError
-from tfsched.ordering import Dag, Schedule
+from tfsched.ordering import Dag, Schedule, get, least_regret
 from tfsched.ordering.decision import Decision
 from tfsched.ordering.evaluate import evaluate
 
@@ -27,6 +28,13 @@ def single_dag(source: Any, flags: CommandFlags) -> Dag:
             f"all ops together take {total_us:g} µs; check the times, which are in µs, and the sizes in bytes."
         )
     return dag
+
+
+def decide(source: Any, dag: Dag, algorithm: str, seed: int) -> Mapping[str, float]:
+    """What an ordering decides for the dag of a source; of traced all-reduces what ``StepTrace.plan`` takes."""
+    if getattr(source, "exchanges", None):
+        return least_regret(dag, algorithm, seed)
+    return get(algorithm)(dag, seed=seed)
 
 
 def predict(dag: Dag, decision: Any) -> Schedule:

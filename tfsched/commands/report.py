@@ -12,6 +12,7 @@ from tfsched.commands import clusters, comparing, inputs, simulate, sweep
 from tfsched.commands.collecting import PLAN, Found, collect
 from tfsched.commands.files import FileError, write_text
 from tfsched.commands.flags import CommandFlags, UsageError
+from tfsched.commands.predicting import decide
 from tfsched.commands.showing import plain, progress
 from tfsched.ordering import Dag, Plan
 from tfsched.ordering.layers import LayerTable
@@ -175,7 +176,7 @@ def recommend(source: Any, dag: Dag, method: Method, cluster: Cluster, flags: Co
     if method.ordering is None:
         plan = Plan("none", {})  # stock order has none
     else:
-        decided = ordering.get(name)(dag, seed=flags.seed)
+        decided = decide(source, dag, name, flags.seed)
         if isinstance(source, (Dag, LayerTable)):
             plan = plan_of(dag, name, decided, flags.seed)
         else:

@@ -41,6 +41,7 @@ from .metrics import (
 from .oracle import OracleError, TimeOracle, general_time
 from .plan import Plan, PlanError, combined, make_plan
 from .registry import Ordering, OrderingError, get, load_plugin, names, register
+from .regret import least_regret
 
 __all__ = [
     "AllReduce",
@@ -65,6 +66,7 @@ __all__ = [
     "exchange_dag",
     "general_time",
     "get",
+    "least_regret",
     "list_schedule",
     "load_plugin",
     "lower_bound_us",

@@ -11,7 +11,11 @@ from tfsched.errors import TfschedError
 from tfsched.grappler.collectives.orders import RECEIVER
 from tfsched.ordering import AllReduce, Dag, exchange_dag
 
-__all__ = ["RECEIVER", "Rate", "TracedExchange", "dag_of", "rate_of", "rate_of_rows"]
+__all__ = ["LEAST_STARTUP_US", "RECEIVER", "Rate", "TracedExchange", "dag_of", "rate_of", "rate_of_rows"]
+
+# A message costs a request and an answer besides its bytes (`python benchmarks/partition_cost.py`: 29 to 70 µs). Messages of
+# one size do not show it, and if it were nothing, planners would cut as finely as can be.
+LEAST_STARTUP_US = 50.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +73,9 @@ def rate_of(exchanges: Sequence[TracedExchange], steps: Sequence[Any]) -> Rate:
     """The rate, from what this worker sent while its link was busy.
 
     A message's time is what it took behind the one before it. A straight line through (bytes, time) of all messages
-    gives what one costs besides its bytes, the model that MG-WFBP and PACE fit; 0 where all have nearly one size. The median
-    step counts. Between two workers a piece is one message, between more it is 2 (W - 1).
+    gives what one costs besides its bytes, the model that MG-WFBP and PACE fit; it is at least LEAST_STARTUP_US, since
+    messages of nearly one size show none. The median step counts. Between two workers a piece is one message, between more
+    it is 2 (W - 1).
 
     Raises:
       TfschedError: no step holds messages of the all-reduces.
@@ -93,7 +98,8 @@ def rate_of_rows(steps: Iterable[Sequence[Mapping[str, Any]]]) -> Rate | None:
     """The rate at which messages left, for each step its rows of ``tfsched.transfers()``; None without any.
 
     A message's time is what it took behind the one before it. A straight line through (bytes, time) gives what one costs
-    besides its bytes; 0 where all have nearly one size. The median step counts.
+    besides its bytes, and LEAST_STARTUP_US the least of it; it is at most half of what messages take where the line does not
+    show more. The median step counts.
     """
     rates, startups = [], []
     for rows in steps:
@@ -104,7 +110,7 @@ def rate_of_rows(steps: Iterable[Sequence[Mapping[str, Any]]]) -> Rate | None:
             sizes.append(float(row["bytes"]))
             times_us.append(float(max(0, row["released_us"] - max(free_us, row["started_us"]))))
             free_us = max(free_us, row["released_us"])
-        startup_us = _intercept(sizes, times_us)
+        startup_us = max(_intercept(sizes, times_us), min(LEAST_STARTUP_US, statistics.fmean(times_us) / 2))
         rates.append(8e6 * sum(sizes) / max(1.0, sum(times_us) - startup_us * len(rows)))
         startups.append(startup_us)
     return Rate(statistics.median(rates), statistics.median(startups)) if rates else None

@@ -16,7 +16,8 @@ from tfsched.errors import TfschedError
 from tfsched.grappler.reading.graph import GraphView, task_of
 from tfsched.grappler.reading.transfers import find_transfers
 from tfsched.grappler.sending.dags import dag_of_placed_graph
-from tfsched.ordering import Dag, Plan, TimeOracle, combined, make_plan, with_link
+from tfsched.ordering import Dag, Plan, TimeOracle, combined, least_regret, make_plan, with_link
+from tfsched.ordering.plan import plan_of
 from tfsched.tracing import exchanges as all_reduces
 from tfsched.tracing.exchanges import TracedExchange
 from tfsched.tracing.pushes import Push, computing_alone, pushes_of, rate_between
@@ -25,9 +26,6 @@ FORMAT = "tfsched-trace/1"
 
 # Of a link that carried nothing whose bytes are known: fast, so that bytes do not decide.
 _UNKNOWN_BPS = 10**11
-# A push costs a request and an answer besides its bytes (`python benchmarks/partition_cost.py`: 29 to 70 µs). Messages of
-# one size do not show it, and if it were nothing, planners would cut as finely as can be.
-_PUSH_STARTUP_US = 50.0
 
 
 class TraceError(TfschedError):
@@ -174,6 +172,8 @@ class StepTrace:
     ) -> Plan:
         """The Plan of an ordering for all receivers, with what goes as one tensor, and in which pieces.
 
+        All-reduces are planned for ops that may take longer than traced (``ordering.least_regret``).
+
         Of parameter servers the pulls of each task are planned by its own partition. The pushes from one task to another are
         planned as all-reduces are: from when a gradient is made to when its variable is next used; ``optimal`` plans the
         way back, too. Variables are pulled in the groups and pieces in which they are pushed.
@@ -193,7 +193,7 @@ class StepTrace:
         about = {"tensorflow": self.tensorflow, "steps": len(self.steps)}
         if self.exchanges:
             dag = with_link(self.dag(all_reduces.RECEIVER), bandwidth_bps, startup_us)
-            made = make_plan(dag, algorithm, seed=seed)
+            made = plan_of(dag, algorithm, least_regret(dag, algorithm, seed), seed)
             return dataclasses.replace(made, metadata={**made.metadata, **about})
         pushes = pushes_of(GraphView(self.graph()), self.sizes)
         others = {name for push in pushes for name in (push.sent.name, *push.pulls)}
@@ -231,8 +231,7 @@ class StepTrace:
         if rate is None:
             us_per_byte = self._us_per_byte()
             known = us_per_byte.get(f"{receiver}>{sender}") or us_per_byte.get(f"{sender}>{receiver}") or 0.0
-            rate = all_reduces.Rate(8e6 / known if known > 0 else float(_UNKNOWN_BPS), 0.0)
-        rate = rate._replace(startup_us=max(rate.startup_us, _PUSH_STARTUP_US))
+            rate = all_reduces.Rate(8e6 / known if known > 0 else float(_UNKNOWN_BPS), all_reduces.LEAST_STARTUP_US)
         steps = computing_alone(self.steps, self.nodes, sender)
         return all_reduces.dag_of([push.sent for push in pushes], self.nodes, steps, rate)
 
