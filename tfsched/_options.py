@@ -168,8 +168,10 @@ class Options:
     def all_reducing(self, workers: int, link_bps: float = 0) -> tuple[int, int]:
         """Pieces and credit in bytes of so many workers' all-reduces, on links of so many bits per second; 0: not known."""
         piece_bytes = self.partition_bytes if self.partition_bytes > 0 else exchange_bytes(workers, link_bps)
-        credit_bytes = self.credit_bytes
-        return piece_bytes, exchange_credit(workers, piece_bytes) if credit_bytes == AUTO_BYTES else credit_bytes
+        if self.credit_bytes != AUTO_BYTES:
+            return piece_bytes, self.credit_bytes
+        # Of pieces larger than those that fit the link one goes alone, as cc/collective/choice.cc has it.
+        return piece_bytes, exchange_credit(workers, min(piece_bytes, exchange_bytes(workers, link_bps)))
 
     @property
     def never_waits(self) -> bool:

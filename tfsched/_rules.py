@@ -34,7 +34,7 @@ _PART_BYTES = 250_000
 # processor time. Slow and unknown links have the smallest, however long they last. The largest was measured
 # (docs/tuning-results.md).
 _MESSAGE_US = 8_000
-_LARGEST_PART_BYTES = 1_000_000
+LARGEST_MESSAGE_BYTES = 1_000_000
 
 # Where no option says it: on links below so many bits per second, of how many bytes the chunks of variables and their
 # gradients are at most, and the credit; the last line is for faster links. Measured with one server and worker and with two
@@ -66,7 +66,7 @@ def _part_bytes(least: int, link_bps: float) -> int:
     """Of how many bytes all-reduces' messages are at most that fit a link of so many bits per second (0: not known):
     ``least``, doubled while that is nearer to what the link carries in 8 ms. cc/collective/choice.cc does the same."""
     size = least
-    while 2 * size <= _LARGEST_PART_BYTES and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
+    while 2 * size <= LARGEST_MESSAGE_BYTES and link_bps * _MESSAGE_US >= 1.5 * size * 8e6:
         size *= 2
     return size
 

@@ -19,6 +19,7 @@ constexpr int64_t kMostWhole = 1 << 18;
 // How long messages last where nobody says how large pieces are, and the largest; exchange_bytes of tfsched/_rules.py.
 constexpr double kMessageLastsUs = 8000;
 constexpr int64_t kLargestMessage = 1'000'000;
+constexpr int64_t kLeastPart = 250'000;        // a member's part of the smallest pieces, _PART_BYTES there
 constexpr int64_t kDefaultCredit = 1'000'000;  // DEFAULT_CREDIT_BYTES there
 // Smaller pieces are no option (MIN_PARTITION_BYTES of tfsched/_rules.py).
 constexpr int64_t kLeastPiece = 4096;
@@ -93,6 +94,10 @@ int64_t PieceBytes(Way way, int members, int64_t graph_bytes, bool follow_link, 
   return times * graph_bytes;
 }
 
-int64_t FittingCredit(int64_t message_bytes) { return std::max(kDefaultCredit, 2 * message_bytes); }
+int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& conditions) {
+  const Way way = members <= 2 ? Way::kEverybody : Way::kDirect;
+  const int64_t fits = PieceBytes(way, members, kLeastPart * std::max(members, 2), true, conditions);
+  return std::max(kDefaultCredit, 2 * std::min(message_bytes, MessageBytes(way, members, fits)));
+}
 
 }  // namespace tfsched

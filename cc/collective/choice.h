@@ -40,8 +40,10 @@ int64_t PieceBytes(Way way, int members, int64_t graph_bytes, bool follow_link, 
 // The bytes of a message of such a piece.
 int64_t MessageBytes(Way way, int members, int64_t piece_bytes);
 
-// How many bytes may be on the wire where the graph leaves it to us: two messages, and the default of an option at least.
-int64_t FittingCredit(int64_t message_bytes);
+// How many bytes may be on the wire where the graph leaves it to us: two messages, and the default of an option at least. Of
+// messages larger than those that fit the link one goes alone: none can be overtaken that is on the wire, and what a plan
+// sends whole may be a gradient of hundreds of megabytes.
+int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& conditions);
 
 }  // namespace tfsched
 

@@ -97,10 +97,27 @@ TEST(ChoiceTest, PiecesFollowTheLinkUpToMessagesOfAFixedSize) {
 }
 
 TEST(ChoiceTest, TheCreditHoldsTwoMessages) {
-  EXPECT_EQ(FittingCredit(MessageBytes(Way::kDirect, 4, 1'000'000)), 1'000'000);
-  EXPECT_EQ(FittingCredit(MessageBytes(Way::kDirect, 4, 16'000'000)), 8'000'000);
-  EXPECT_EQ(FittingCredit(MessageBytes(Way::kEverybody, 2, 4'000'000)), 8'000'000);
-  EXPECT_EQ(FittingCredit(0), 1'000'000);
+  const auto credit = [](Way way, int members, int64_t piece_bytes, int64_t megabits) {
+    return FittingCredit(MessageBytes(way, members, piece_bytes), members, At(megabits * 1'000'000));
+  };
+  EXPECT_EQ(credit(Way::kDirect, 4, 1'000'000, 10'000), 1'000'000);
+  EXPECT_EQ(credit(Way::kDirect, 4, 4'000'000, 10'000), 2'000'000);
+  EXPECT_EQ(credit(Way::kEverybody, 2, 600'000, 2'000), 1'200'000);
+  EXPECT_EQ(credit(Way::kEverybody, 2, 0, 2'000), 1'000'000);
+}
+
+// A plan's VGG16 went as if first come, first served: its largest gradient, sent whole, made the credit 822 MB.
+TEST(ChoiceTest, LargeMessagesDoNotMakeTheCreditLarger) {
+  for (const int64_t bytes : {4'000'000, 411'000'000}) {
+    EXPECT_EQ(FittingCredit(bytes, 2, At(0)), 1'000'000);
+    EXPECT_EQ(FittingCredit(bytes, 2, At(500'000'000)), 1'000'000);
+    EXPECT_EQ(FittingCredit(bytes, 2, At(2'000'000'000)), 2'000'000);
+    EXPECT_EQ(FittingCredit(bytes, 4, At(100'000'000)), 1'000'000);
+    EXPECT_EQ(FittingCredit(bytes, 4, At(10'000'000'000)), 2'000'000);
+  }
+  Conditions tuned = At(500'000'000);
+  tuned.piece_bytes = 4'000'000;
+  EXPECT_EQ(FittingCredit(4'000'000, 2, tuned), 8'000'000);
 }
 
 TEST(ChoiceTest, NamesAreThoseOfTheWays) {

@@ -169,14 +169,15 @@ void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter
     if (conditions) {
       spec.way = Choose(spec.members, spec.elements * SizeOf(spec.type), request.whole_bytes, *conditions);
       spec.piece_bytes = PieceBytes(spec.way, spec.members, spec.piece_bytes, request.follow_link, *conditions);
+      if (request.tag.credit_bytes < 0) {
+        const int64_t message_bytes = MessageBytes(spec.way, spec.members, spec.piece_bytes);
+        request.tag.credit_bytes = FittingCredit(message_bytes, spec.members, *conditions);
+      }
     } else {
       status = tensorflow::errors::Aborted("tfsched: ", request.tag.name, " belongs to all-reduce ", request.call.instance,
                                            ", which was not agreed on, or more than ", Statements::kRemembered,
                                            " all-reduces ago.");
     }
-  }
-  if (request.tag.credit_bytes < 0) {
-    request.tag.credit_bytes = FittingCredit(MessageBytes(spec.way, spec.members, spec.piece_bytes));
   }
   if (!status.ok()) {
     BreakGroup(group, status);

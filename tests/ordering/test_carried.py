@@ -25,7 +25,10 @@ def decisions(draw):
             left[name] -= size
             parts.append(Part(name, size))
         messages.append(Message(tuple(parts)))
-    return Decision({name: float(number) for number, name in enumerate(names)}, messages=messages), sizes
+    divided = draw(st.sampled_from([0, 10_000, 50_000]))
+    return Decision(
+        {name: float(number) for number, name in enumerate(names)}, messages=messages, divided_bytes=divided
+    ), sizes
 
 
 @given(decisions())
@@ -38,6 +41,7 @@ def test_all_bytes_are_sent_in_pieces_that_the_wire_takes(drawn):
         assert all(size >= MIN_PARTITION_BYTES for size, _ in cut)
         assert all(size % BLOCK_BYTES == 0 for size, _ in cut[:-1])
         assert sent.priorities[name] == min(place for _, place in cut)
+        assert not decision.divided_bytes or all(size <= decision.divided_bytes for size, _ in cut)
     grouped = [name for group in sent.groups for name in group]
     assert len(set(grouped)) == len(grouped) and not {*grouped} & {*sent.pieces}
     for group in sent.groups:
@@ -71,4 +75,6 @@ def test_the_optimal_plan_of_a_chain_is_carried_with_its_cuts():
     assert plan.pieces, "nothing was cut; choose other times"
     for cut in plan.pieces.values():
         assert sum(size for size, _ in cut) == 4_000_000
-        assert len({priority for _, priority in cut}) == len(cut)
+        places = [priority for _, priority in cut]
+        assert places == sorted(places) and len({*places}) > 1
+        assert all(size <= 1_000_000 for size, _ in cut)  # members sum a piece when it is there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfsched._rules import BLOCK_BYTES, MIN_PARTITION_BYTES
+from tfsched._rules import BLOCK_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES, chunk_bytes
 
 from .decision import Decision
 
@@ -32,7 +32,7 @@ def carried(decision: Decision, sizes_bytes: Mapping[str, int]) -> Carried:
 
     A part of a recv leaves by itself, also where its message has others beside it. Borders between pieces are rounded down
     to BLOCK_BYTES; a piece below MIN_PARTITION_BYTES leaves with the one before it. What no message has follows behind all.
-    Nothing is held back: `not_before_us` is left out.
+    Pieces are of `divided_bytes` at most. Nothing is held back: `not_before_us` is left out.
 
     Args:
       decision: with messages.
@@ -51,7 +51,8 @@ def carried(decision: Decision, sizes_bytes: Mapping[str, int]) -> Carried:
         cut = _cut(planned, sizes_bytes[name], last)
         priorities[name] = min(place for _, place in cut)
         if len(cut) > 1:
-            pieces[name] = tuple(cut)
+            most = decision.divided_bytes and max(decision.divided_bytes, 2 * sizes_bytes[name] // MAX_CHUNKS)
+            pieces[name] = tuple((one, place) for size, place in cut for one in chunk_bytes(size, most))
         else:
             whole.setdefault(int(cut[0][1]), []).append(name)
     groups = tuple(tuple(names) for names in whole.values() if len(names) > 1)

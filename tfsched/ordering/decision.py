@@ -41,6 +41,8 @@ class Decision(dict[str, float]):
       policy: the policy of cc/core that carries this out (docs/policies.md); None leaves the choice to the user.
       messages: the whole plan, message by message in order of preference, where a planner decides that much; it then counts
         instead of partition_bytes and groups. With `preemptive` it is for wires that do not preempt.
+      divided_bytes: the largest piece in which a message may leave, one after the other in its place; 0 for whole. It
+        changes no decision: members of an all-reduce sum a piece while the next one is on the wire.
       notes: what the planner has to say about its result, for people; JSON values.
 
     Raises OrderingError for a size below zero, an unknown policy, a recv that is in two groups, or one without a priority.
@@ -57,6 +59,7 @@ class Decision(dict[str, float]):
         preemptive: bool = False,
         policy: str | None = None,
         messages: Iterable[Message] = (),
+        divided_bytes: int = 0,
         notes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(priorities)
@@ -70,6 +73,7 @@ class Decision(dict[str, float]):
             raise OrderingError(f"the policy is {show(policy)}; give one of {', '.join(POLICIES)}")
         self.policy = policy
         self.messages = tuple(messages)
+        self.divided_bytes = int(_checks.number(divided_bytes, "divided_bytes", OrderingError))
         self.notes = dict(notes or {})
         seen: set[str] = set()
         for group in self.groups:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tfsched._rules import LARGEST_MESSAGE_BYTES
+
 from . import _paths
 from ._explicit import decision_of, messages_of, opposed, suffix_least
 from ._fast_schedule import FastSchedule
@@ -54,6 +56,7 @@ def optimal(dag: Dag, times_us: Mapping[str, float] | None = None, *, seed: int 
     bound_us, messages = _of_links(dag, times_us)
     chosen = "cuts"
     plan = decision_of(dag, times_us, messages)
+    plan.divided_bytes = LARGEST_MESSAGE_BYTES  # they may be as large as a model, and only what is there whole is summed
     span_us = evaluate(dag, plan, times_us).makespan_us
     if span_us > bound_us * (1 + TOLERANCE):
         for name in RIVALS:

@@ -310,7 +310,7 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
             sizes = {dag.ops[i].name: cost.size_bytes for i, cost in costs(dag, None).items()}
             places, groups, parts = carried(priorities, sizes)
             in_file_order = {name: places[name] for name in wanted}
-            pieces = dict.fromkeys(wanted, 0)
+            pieces = dict.fromkeys(wanted, priorities.divided_bytes)
     return Plan(algorithm, in_file_order, metadata, {}, pieces, groups, contributions, parts)
 
 

@@ -69,7 +69,8 @@ policy: the policy that decides when its messages leave.
 rank: its place in the order in which the step's tensors are sent; smaller goes first.
 contribution_rank: the same of members' own values, where a combined segment follows them as a message of its own.
 count: how many tensors the step exchanges.
-credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit, -1 what two messages need.
+credit_bytes: bytes that may be handed to gRPC and not yet be written; 0 means no limit, -1 what two messages need
+  that fit the link.
 follow_link: make pieces larger where the members' links are fast.
 piece_elements: elements of each piece; nothing if piece_bytes says how large they are.
 piece_ranks: as rank, of the messages of each of these pieces.
