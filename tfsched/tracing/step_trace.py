@@ -211,7 +211,7 @@ class StepTrace:
             by_link.setdefault((push.sender, push.receiver), []).append(push)
         priorities = {name: value for plan in plans for name, value in plan.priorities.items()}
         for link, mine in by_link.items():
-            plan = planned(self._dag_of_pushes(mine, *link), pushed=True)
+            plan = _with_large_alone(planned(self._dag_of_pushes(mine, *link), pushed=True), mine)
             for push in mine:
                 if push.sent.name in plan.partition_bytes:
                     sizes.update(dict.fromkeys(push.pulls, plan.partition_bytes[push.sent.name]))
@@ -313,6 +313,19 @@ def load_trace(path: str, open_fn: Callable[..., Any] | None = None) -> StepTrac
     except (ValueError, EOFError) as error:
         raise TraceError(f"The trace {path} is not JSON ({error}); give a file written by 'tfsched trace'.") from None
     return StepTrace.from_json(data)
+
+
+def _with_large_alone(plan: Plan, pushes: Sequence[Push]) -> Plan:
+    """The plan with what it cuts in no group: a server updates and sends back a variable piece by piece, but not a group."""
+    large = {
+        name
+        for name, size_bytes in ((push.sent.name, push.sent.size_bytes) for push in pushes)
+        if size_bytes > plan.partition_bytes.get(name, 0) > 0
+    }
+    if plan.groups is None or not large:
+        return plan
+    left = [tuple(name for name in group if name not in large) for group in plan.groups]
+    return dataclasses.replace(plan, groups=tuple(group for group in left if len(group) > 1))
 
 
 def plan_from_trace(trace: StepTrace, algorithm: str, seed: int = 0) -> Plan:
