@@ -10,7 +10,7 @@ from .evaluate import evaluate
 from .registry import get
 
 # An op takes longer while the links are busy, and a trace of steps that keep the barrier shows little of that. Trainings on
-# processors took 1.0 to 1.15 times as long (`compute_s` and `beside_s` in benchmarks/results).
+# processors took 1.0 to 1.2 times as long, most of them less than 1.15 (`compute_s` and `beside_s` in benchmarks/results).
 FACTORS = (1.0, 1.07, 1.15)
 
 
@@ -20,7 +20,7 @@ def least_regret(dag: Dag, algorithm: str, seed: int = 0, factors: Sequence[floa
     The ordering decides for each factor by itself. Each decision is evaluated (`evaluate`) for all factors, and its regret
     is how much longer than the best of them it takes at worst: the minimax regret rule (L. J. Savage, "The Theory of
     Statistical Decision", 1951). A plan that is as short as can be for the traced times often has no slack. If computing
-    and sending take about as long, it may be a quarter longer than the best when ops take 1.15 times as long.
+    and sending take about as long, it may be more than 5 % longer than the best when ops take 1.15 times as long.
 
     Args:
       dag: whose recvs are ordered; the ops of its other resources may take longer.
