@@ -79,6 +79,7 @@ Model CopyModel(const TfschedSimModel& from) {
   model.tensor_bytes = Copy(from.tensor_bytes, from.tensors);
   model.piece_bytes = Copy(from.piece_bytes, from.pieces);
   model.piece_server = Copy(from.piece_server, from.pieces);
+  model.piece_group = Copy(from.piece_group, from.pieces);
   model.piece_pulled = Copy(from.piece_pulled, from.pieces);
   model.pull_rank = Copy(from.pull_rank, from.pieces);
   model.origin_op = from.origin_op;

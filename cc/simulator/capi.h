@@ -36,6 +36,7 @@ struct TfschedSimModel {
   const int64_t* tensor_bytes;
   const int64_t* piece_bytes;
   const int32_t* piece_server;
+  const int32_t* piece_group;
   const uint8_t* piece_pulled;
   const int32_t* pull_rank;
   const int32_t* push_rank;

@@ -22,6 +22,16 @@ std::vector<int32_t> Repeat(const std::vector<int32_t>& values, int32_t times) {
   return result;
 }
 
+// Row i: the pieces of group i.
+Table Groups(const std::vector<int32_t>& group_of) {
+  Table groups;
+  for (const int32_t group : group_of) {
+    groups.offsets.push_back(groups.offsets.back() + (group >= 0 ? 1 : 0));
+    if (group >= 0) groups.values.push_back(group);
+  }
+  return groups.Inverse(static_cast<int32_t>(group_of.size()));
+}
+
 }  // namespace
 
 Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* result)
@@ -33,6 +43,7 @@ Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* res
       op_pushes_(model.push_inputs.Inverse(model.ops())),
       op_pulls_(model.pull_inputs.Inverse(model.ops())),
       tensor_pieces_(model.piece_tensors.Inverse(model.tensors())),
+      group_pieces_(Groups(model.piece_group)),
       piece_tensor_count_(Counts(model.piece_tensors)),
       tensor_piece_count_(Counts(tensor_pieces_)),
       push_waits_(Counts(model.push_inputs)),
@@ -48,6 +59,7 @@ Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* res
   place_.resize(model.piece_bytes.size());
   const int32_t lanes = model.one_update() ? model.steps : model.workers;
   copies_left_.assign(static_cast<size_t>(lanes) * model.piece_bytes.size(), model.one_update() ? model.workers : 1);
+  group_left_ = Repeat(Counts(group_pieces_), lanes);
   pieces_left_ = Repeat(tensor_piece_count_, lanes);
   tensors_left_ = Repeat(piece_tensor_count_, lanes);
   updates_left_.assign(static_cast<size_t>(lanes), pushed_pieces_);

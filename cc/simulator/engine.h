@@ -134,6 +134,7 @@ class Engine {
   Table op_pushes_;                    // op -> pieces
   Table op_pulls_;                     // op -> pieces
   Table tensor_pieces_;                // tensor -> pieces
+  Table group_pieces_;                 // group -> pieces
   std::vector<int32_t> asked_always_;  // pieces that are asked for when a step begins, also if the barrier is crossed
   std::vector<int32_t> asked_first_;   // those that follow their update if it is
   std::vector<int32_t> piece_tensor_count_, tensor_piece_count_, push_waits_, pull_waits_;
@@ -141,6 +142,7 @@ class Engine {
   std::vector<Worker> workers_;
   // Per lane, [lane * n + i]: a lane is a step where all workers' updates are one, else a worker.
   std::vector<int32_t> copies_left_;   // per piece: workers whose copy has not arrived
+  std::vector<int32_t> group_left_;    // per group: pieces that have not arrived from all workers
   std::vector<int32_t> pieces_left_;   // per tensor: pieces that have not arrived from all workers
   std::vector<int32_t> tensors_left_;  // per piece: tensors that are not updated
   std::vector<int32_t> updates_left_;  // pieces

@@ -45,6 +45,7 @@ Model Chain(const std::vector<int64_t>& bytes, double op_us, bool train, int32_t
     for (int32_t cut = 0; cut < cuts; ++cut) {
       model.piece_bytes.push_back(bytes[static_cast<size_t>(layer)] / cuts);
       model.piece_server.push_back(server);
+      model.piece_group.push_back(-1);
       model.piece_pulled.push_back(servers > 0);
       model.pull_rank.push_back(ranks[static_cast<size_t>(server)]);
       model.push_rank.push_back(ranks[static_cast<size_t>(server)]++);
@@ -112,6 +113,21 @@ TEST(EngineTest, AcrossTheBarrierPiecesOverlapIfTheyAreUpdatedAlone) {
   EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 100 + 100);
   model.update_pieces = true;
   EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 20 + 50 + 100);
+}
+
+TEST(EngineTest, PiecesOfAGroupAreUpdatedTogether) {
+  Model model = Chain({100, 100}, 10, true, 1, 1, 2);
+  model.barrier = false;
+  model.update_pieces = true;
+  const double alone_us = StepUs(model, RunModel(model), 1);
+  model.piece_group = {0, 0, -1, -1};
+  const double grouped_us = StepUs(model, RunModel(model), 1);
+  // The first layer's first piece waits for its second one, which is 50 µs behind it.
+  EXPECT_DOUBLE_EQ(grouped_us, alone_us + 50);
+  model.piece_group = {1, 1, 3, 3};
+  EXPECT_GE(StepUs(model, RunModel(model), 1), grouped_us);
+  model.piece_group = {0, 4, -1, -1};
+  EXPECT_EQ(model.Check(), "piece_group");
 }
 
 TEST(EngineTest, APieceIsHeldBackFromTheOriginOn) {

@@ -112,7 +112,16 @@ void Engine::Here(int32_t worker, int32_t piece, int32_t event) {
 
 void Engine::AllCopiesHere(int32_t lane, int32_t step, int32_t piece, int32_t event) {
   if (model_.update_pieces) {
-    Update(lane, step, piece, model_.piece_bytes[static_cast<size_t>(piece)], event);
+    const int32_t group = model_.piece_group[static_cast<size_t>(piece)];
+    if (group == kNone) {
+      Update(lane, step, piece, model_.piece_bytes[static_cast<size_t>(piece)], event);
+      return;
+    }
+    const Table::Row pieces = group_pieces_[group];
+    int32_t& left = group_left_[static_cast<size_t>(lane) * static_cast<size_t>(group_pieces_.rows()) + group];
+    if (--left > 0) return;
+    left = pieces.size();
+    for (const int32_t one : pieces) Update(lane, step, one, model_.piece_bytes[static_cast<size_t>(one)], event);
     return;
   }
   for (const int32_t tensor : model_.piece_tensors[piece]) {

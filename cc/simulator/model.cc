@@ -20,6 +20,12 @@ bool Within(const std::vector<int32_t>& values, int32_t rows, int32_t bound) {
          std::all_of(values.begin(), values.end(), [&](int32_t v) { return v >= 0 && v < bound; });
 }
 
+// Numbers of groups are no larger than those of pieces, so that there are no more groups than pieces.
+bool InGroups(const std::vector<int32_t>& groups, int32_t pieces) {
+  return static_cast<int32_t>(groups.size()) == pieces &&
+         std::all_of(groups.begin(), groups.end(), [&](int32_t group) { return group >= -1 && group < pieces; });
+}
+
 }  // namespace
 
 Table Table::Inverse(int32_t count) const {
@@ -75,6 +81,7 @@ std::string Model::Check() const {
   }
   if (!std::all_of(piece_bytes.begin(), piece_bytes.end(), [](int64_t bytes) { return bytes >= 0; })) return "piece_bytes";
   if (!Within(piece_server, pieces(), std::max(servers, 1))) return "piece_server";
+  if (!InGroups(piece_group, pieces())) return "piece_group";
   if (count(piece_pulled) != pieces() || count(pull_rank) != pieces() || count(push_rank) != pieces()) return "ranks";
   if (count(piece_hold_us) != pieces() || origin_op < 0 || (ops() > 0 && origin_op >= ops())) return "piece_hold_us";
   if (!std::all_of(piece_hold_us.begin(), piece_hold_us.end(), [](double us) { return us >= 0; })) return "piece_hold_us";

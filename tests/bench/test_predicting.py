@@ -34,6 +34,7 @@ def measured(workers=2, **changes):
     bounds = {"compute_s": 1.0, "closed_form_s": link_s, "tcp_s": 1.05 * link_s, "compute_p95_over_p50": 1.0}
     settings = {name: {"median_s": 1.5} for name in ("vanilla", *NAMES)}
     given = {"api": "mirrored", "model": "mlp24", "workers": workers, "bandwidth_bps": 1e9, "gradient_bytes": 96_000_000}
+    given["block"] = 8
     return {**given, "bounds": bounds, "settings": settings, **changes}
 
 
@@ -68,6 +69,18 @@ def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
     predicting.add_to(result)
     assert result["notes"][0].startswith("no prediction: it needs a traced step")
     assert all(row["predicted_s"] is None and row["prediction_error"] is None for row in result["settings"].values())
+
+
+def test_blocks_too_short_for_a_steady_state_are_named():
+    texts = []
+    for block in (6, 7):
+        result = measured(block=block)
+        predicting.add_to(result, TRACE)
+        texts.append(result.get("notes", []))
+    assert texts[0] == [
+        "predictions are of the steady state, and blocks of 6 steps are measured with their ends; give --block 7 or more"
+    ]
+    assert texts[1] == []
 
 
 def test_a_trace_that_cannot_be_used_leaves_what_was_measured():

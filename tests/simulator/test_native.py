@@ -30,6 +30,7 @@ def test_a_model_runs() -> None:
         ("piece_tensors", [[0], []]),
         ("piece_bytes", [1, -1]),
         ("piece_server", [0, 1]),
+        ("piece_group", [0, 2]),
         ("worker_host", [9]),
         ("host_bps", [1e9, 0.0]),
         ("op_us", [1.0, float("nan")]),

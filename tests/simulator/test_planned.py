@@ -211,3 +211,19 @@ def test_a_profile_traced_is_simulated_as_the_profile() -> None:
         # The last gradient's op ends the step of the trace; what a layer without parameters computes behind it is not seen.
         steps = [simulate(workload, cluster, method).median_us for workload in (direct, traced)]
         assert steps[0] == pytest.approx(steps[1], rel=0.02)
+
+
+def test_a_group_is_pulled_when_all_of_it_was_pushed() -> None:
+    """A server updates a variable piece by piece, but splits a group only when it has all of it."""
+    size = 4 * MIN_PARTITION_BYTES
+    workload = Workload.from_layers(layers((10, 10, size), (10, 10, size)))
+    a, b = (one.name for one in workload.parameters)
+    whole_us = 2 * size * 8e6 / BPS
+    spans = []
+    for groups in (None, ((a, b),)):
+        sizes = {a: MIN_PARTITION_BYTES, b: MIN_PARTITION_BYTES}
+        made = Plan("mine", {a: 0.0, b: 1.0}, partition_bytes=sizes, groups=groups)
+        method = Method("m", "layer", "bytescheduler", None, 1, plan=made)
+        spans.append(simulate(workload, CLUSTER, method, iterations=3).median_us)
+    assert spans[0] < 1.5 * whole_us
+    assert spans[1] == pytest.approx(40 + 2 * whole_us)

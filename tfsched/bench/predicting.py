@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfsched.bench.errors import BenchError
 from tfsched.bench.settings import ALL_REDUCING, find_settings
 from tfsched.bench.simulated import method_of
+from tfsched.bench.steady import LEAD, is_steady
 from tfsched.errors import TfschedError
 from tfsched.ordering import Plan
 
@@ -61,13 +62,20 @@ def predict(
 def add_to(result: dict[str, Any], trace: Any = None, plans: Mapping[str, str] | None = None) -> None:
     """Write `predicted_s` and `prediction_error` (0.01: predicted 1 % longer than measured) to each setting of `result`.
 
-    What cannot be predicted has None, and a note says why.
+    What cannot be predicted has None, and a note says why. Another one says so if blocks are too short for a steady state.
     """
     try:
         predicted = predict(result, trace, plans)
     except TfschedError as error:  # what was measured stands without it
         predicted = {}
         result["notes"] = [*result.get("notes", []), f"no prediction: {error}"]
+    block = result["block"]
+    if predicted and not is_steady(block) and any(setting.crosses_barrier for setting in find_settings(list(predicted))):
+        result["notes"] = [
+            *result.get("notes", []),
+            f"predictions are of the steady state, and blocks of {block} steps are measured with their ends; "
+            f"give --block {2 * LEAD + 1} or more",
+        ]
     for name, setting in result["settings"].items():
         step_s = predicted.get(name)
         setting["predicted_s"] = step_s

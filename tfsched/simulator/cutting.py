@@ -24,6 +24,7 @@ class Piece(NamedTuple):
     priority: float
     hold_us: float = 0.0  # pushed at the earliest so long after the step's first gradient op started
     pull_priority: float | None = None  # where that is another one
+    in_group: bool = False  # its parameters were pushed as one: a server updates them when all their pieces are there
 
 
 Parts = list[tuple[int, int]]  # parameter, bytes
@@ -65,7 +66,7 @@ def cut(
     members = tuple(dict.fromkeys(i for i, _ in parts))
     for k, size in enumerate(chunk_bytes(total, partition)):
         name = label if count == 1 else f"{label}#{k}/{count}"
-        yield Piece(members, size, servers[parts[0][0]], name, priority)
+        yield Piece(members, size, servers[parts[0][0]], name, priority, in_group=count > 1 and len(members) > 1)
 
 
 def bundled(plan: list[Planned], most: int) -> list[Planned]:

@@ -56,6 +56,7 @@ _ARRAYS_2 = {
     "tensor_bytes": "i64",
     "piece_bytes": "i64",
     "piece_server": "i32",
+    "piece_group": "i32",
     "piece_pulled": "u8",
     "pull_rank": "i32",
     "push_rank": "i32",

@@ -165,10 +165,17 @@ def make_model(
         "piece_hold_us": [piece.hold_us for piece in pieces],
         "piece_bytes": [piece.size_bytes for piece in pieces],
         "piece_server": [piece.server for piece in pieces],
+        "piece_group": _groups(pieces) if not all_reduces else [-1] * len(pieces),
         "piece_pulled": pulled,
         "pull_rank": _ranks(pieces, pulled, scheduled.ordered, [_pull_priority(piece) for piece in pieces]),
         "push_rank": _ranks(pieces, [bool(ops) for ops in push_inputs], scheduled.ordered, [p.priority for p in pieces]),
     }
+
+
+def _groups(pieces: list[Piece]) -> list[int]:
+    """The number of each piece's group; -1: it is in none."""
+    numbers: dict[tuple[int, ...], int] = {}
+    return [numbers.setdefault(piece.parameters, len(numbers)) if piece.in_group else -1 for piece in pieces]
 
 
 def _order(pieces: list[Piece], parameters: tuple[int, ...]) -> list[int]:
