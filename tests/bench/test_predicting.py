@@ -62,6 +62,11 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
     assert after["tio:barrier=false"] > 1.1 * before["tio:barrier=false"]
 
 
+def test_across_the_barrier_bytes_move_as_fast_as_both_ways_at_once():
+    shares = [predicting._both_ways({"communication_s": 1.0, "both_s": both_s}) for both_s in (None, 0.9, 1.25)]
+    assert shares == [1.0, 1.0, 0.8]
+
+
 def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
     with pytest.raises(BenchError, match="the links have no limit"):
         predicting.predict(measured(bandwidth_bps=None), TRACE)
@@ -112,6 +117,7 @@ def test_steps_with_two_servers_and_two_workers_are_predicted(capsys):
     given = {"models": ["mlp4x256"], "ps": 2, "workers": 2, "phase": "train", "batch": 4, "link": "emulated"}
     result = run(BenchConfig(**given, bandwidth="50mbit", settings=settings, steps=2, warmup=1, predict=True))
     assert result["bounds"]["beside_s"] > 0
+    assert result["bounds"]["both_s"] > 0.9 * result["bounds"]["pull_s"]
     link_s = 4 * 256 * 256 * 4 * 8 / 50e6
     for name in settings:
         row = result["settings"][name]

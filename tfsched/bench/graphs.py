@@ -213,7 +213,7 @@ def build_communication_alone(variables: list[Described], workers: int) -> Built
     """The step's transfers without its arithmetic.
 
     `pull` moves every variable to every worker; `push` moves as many bytes back, as gradients
-    would. Run it with Grappler and the other graph optimizers off: nothing uses the values.
+    would; `both` does both at once. Run it with Grappler and the other graph optimizers off: nothing uses the values.
     """
     with _new_graph(0) as graph:
         stored = []
@@ -238,7 +238,7 @@ def build_communication_alone(variables: list[Described], workers: int) -> Built
                     gradient = tf.raw_ops.Fill(dims=tf.constant(shape, tf.int32), value=tf.zeros([], kind))
                 with tf1.device(device):
                     pushed.append(tf.identity(gradient).op)
-        fetches = {"pull": tf.group(*pulled), "push": tf.group(*pushed)}
+        fetches = {"pull": tf.group(*pulled), "push": tf.group(*pushed), "both": tf.group(*pulled, *pushed)}
         size = sum(tf.TensorShape(shape).num_elements() * kind.size for shape, kind, _ in variables)
         initializer = tf1.variables_initializer(stored)
     return Built(graph, fetches, initializer, size, variables)

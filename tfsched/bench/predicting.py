@@ -31,8 +31,9 @@ def predict(
 ) -> dict[str, float]:
     """Return setting -> predicted median step in seconds; stock TensorFlow's all-reduce is not simulated.
 
-    The simulator gets what computing alone takes, how fast bytes move alone, and how much longer computing takes while the
-    links are busy (`beside_s`); nothing is fitted to the steps that it predicts.
+    The simulator gets what computing alone takes, how fast bytes move alone, across the barrier with servers how fast they
+    move both ways at once (`both_s`), and how much longer computing takes while the links are busy (`beside_s`). Nothing
+    is fitted to the steps that it predicts.
 
     Args:
       result: of a model and a number of workers, from `report.build_result`.
@@ -55,7 +56,7 @@ def predict(
         text = (plans or {}).get(setting.name)
         plan = Plan.from_json(text) if text else None
         method = method_of(setting, all_reducing, plan, result["workers"], result["bandwidth_bps"] or 0)
-        predicted[setting.name] = _step_s(*made, method, iterations)
+        predicted[setting.name] = _step_s(*made, method, iterations, _both_ways(result["bounds"]))
     return predicted
 
 
@@ -82,12 +83,15 @@ def add_to(result: dict[str, Any], trace: Any = None, plans: Mapping[str, str] |
         setting["prediction_error"] = None if step_s is None else step_s / setting["median_s"] - 1.0
 
 
-def _step_s(workload: Workload, cluster: Cluster, method: Any, iterations: int) -> float:
+def _step_s(workload: Workload, cluster: Cluster, method: Any, iterations: int, both_ways: float) -> float:
     from tfsched.simulator import simulate
 
-    # Across the barrier servers update piece by piece, as soon as a piece of all workers is there.
-    if cluster.architecture == "ps" and method.barrier is False and (method.partition_bytes or _cuts(method.plan)):
-        cluster = dataclasses.replace(cluster, updates="piece")
+    if cluster.architecture == "ps" and method.barrier is False:
+        # Links carry both directions nearly all the time.
+        cluster = dataclasses.replace(cluster, bandwidth_bps=cluster.bandwidth_bps * both_ways)
+        # Servers update piece by piece, as soon as a piece of all workers is there.
+        if method.partition_bytes or _cuts(method.plan):
+            cluster = dataclasses.replace(cluster, updates="piece")
     return simulate(workload, cluster, method, iterations=iterations, seed=1).median_us / 1e6
 
 
@@ -97,6 +101,12 @@ def _cuts(plan: Plan | None) -> bool:
 
 def _contention(bounds: Mapping[str, Any]) -> float:
     return max(1.0, (bounds.get("beside_s") or 0.0) / bounds["compute_s"])
+
+
+def _both_ways(bounds: Mapping[str, Any]) -> float:
+    """Which share of its bandwidth a direction of the links has while the other one is busy, too."""
+    both_s = bounds.get("both_s")
+    return min(1.0, bounds["communication_s"] / both_s) if both_s else 1.0
 
 
 def _drift(result: Mapping[str, Any]) -> dict[str, Any]:

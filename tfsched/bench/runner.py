@@ -17,6 +17,7 @@ from tfsched.bench.turns import turns
 
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
 BESIDE = "compute beside communication"
+BOTH = "communication alone: both ways"
 ALL_REDUCE = "communication alone: all-reduce"
 # As many bytes over plain TCP, where that crosses the limited links.
 TCP = "communication alone: TCP"
@@ -35,8 +36,8 @@ class Measurement:
     Attributes:
         steps_s: time of a step, by setting: of a long block the steady state's, of a short one as in whole_s (steady.py).
         finishes_s: time from each single step's start until each worker finished, by setting.
-        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE; where workers
-            all-reduce for COMPUTE, ALL_REDUCE and, over limited links, TCP.
+        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE and BOTH; where
+            workers all-reduce for COMPUTE, ALL_REDUCE and, over limited links, TCP.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
         whole_s: time of a step with the block's ends, by setting and bound: wall time of a block until its last update is
@@ -83,7 +84,7 @@ class Runner:
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
         self._links = self._bounds[1:]
         if beside:
-            self._bounds.append(BESIDE)
+            self._bounds += [BESIDE, BOTH] if phase == "train" else [BESIDE]
 
     def choose_batch(self, batch: int | None) -> BatchFit | None:
         """Builds everything for `batch`; with None, first finds the batch that balances times."""
@@ -193,6 +194,8 @@ class Runner:
         if session == BESIDE:
             beside = [[link, _fetch(link)] for link in self._links]
             return self._call(COMPUTE, do="run", fetch=_fetch(COMPUTE), count=count, beside=beside)
+        if session == BOTH:
+            return self._call(PULL, do="run", fetch="both", count=count)
         answer = self._call(session, do="run", fetch=_fetch(session), count=count)
         # A worker tells its finish by its own machine's clock.
         return answer if self._cluster.one_clock else {**answer, "finishes_s": []}
