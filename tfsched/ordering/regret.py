@@ -10,7 +10,7 @@ from .evaluate import evaluate
 from .registry import get
 
 # An op takes longer while the links are busy, and a trace of steps that keep the barrier shows little of that. Trainings on
-# processors took 1.0 to 1.2 times as long, most of them less than 1.15 (`compute_s` and `beside_s` in benchmarks/results).
+# processors took 1.0 to 1.15 times as long (`compute_s` and `beside_s` in benchmarks/results).
 FACTORS = (1.0, 1.07, 1.15)
 
 
