@@ -52,6 +52,7 @@ Model CopyModel(const TfschedSimModel& from) {
   model.exchange_piece_bytes = from.exchange_piece_bytes;
   model.whole_bytes = from.whole_bytes;
   model.exchange_pace_bps = from.exchange_pace_bps;
+  model.window_bytes = from.window_bytes;
   model.way = from.way;
   model.priority = from.priority;
   model.startup_us = from.startup_us;

@@ -22,7 +22,7 @@ struct TfschedSimModel {
   int32_t orders, origin_op, way, priority;
   int32_t barrier, synchronous, update_pieces, shuffle;
   uint64_t seed;
-  int64_t credit_bytes, grace_us, rate_bps, exchange_piece_bytes, whole_bytes, exchange_pace_bps;
+  int64_t credit_bytes, grace_us, rate_bps, exchange_piece_bytes, whole_bytes, exchange_pace_bps, window_bytes;
   double startup_us, release_us, step_overhead_us, update_us_per_byte, processing_us_per_byte, contention;
   double start_us, window_begin_us, window_end_us;
   const char* pull_policy;

@@ -130,6 +130,18 @@ TEST(EngineTest, PiecesOfAGroupAreUpdatedTogether) {
   EXPECT_EQ(model.Check(), "piece_group");
 }
 
+// 300 bytes and 100 bytes, pulled in this order: whole, or 100 bytes of each in turn.
+TEST(EngineTest, AConnectionSendsWindowsInTurn) {
+  Model model = Chain({100, 300}, 10, false, 1, 1);
+  model.pull_rank = {1, 0};
+  model.pull_policy = "bytescheduler";
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 400 + 10 + 10);
+  model.window_bytes = 100;
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 400 + 10);
+  model.startup_us = 5;  // once for each message
+  EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 410 + 10);
+}
+
 TEST(EngineTest, APieceIsHeldBackFromTheOriginOn) {
   Model model = Chain({100}, 10, true, 2, 0);
   model.origin_op = 1;
@@ -260,6 +272,10 @@ Model RandomModel(uint32_t seed) {
   model.update_us_per_byte = draw(0, 1) * 0.1;
   model.processing_us_per_byte = draw(0, 1) * 0.05;
   model.contention = 1 + draw(0, 1) * 0.5;
+  model.window_bytes = draw(0, 1) * draw(1, 200);
+  if (draw(0, 1) == 0) {
+    for (int32_t& group : model.piece_group) group = draw(-1, model.pieces() - 1);
+  }
   if (ring && draw(0, 1) == 0) {
     model.exchange_piece_bytes = draw(1, 500);
     model.whole_bytes = draw(0, 1) * 100;

@@ -59,7 +59,7 @@ std::string Model::Check() const {
   for (const double us : {start_us, window_begin_us, window_end_us - window_begin_us}) {
     if (!(us >= 0)) return "start_us, window";
   }
-  if (rate_bps < 0) return "rate_bps";
+  if (rate_bps < 0 || window_bytes < 0) return "rate_bps, window_bytes";
   if (!std::all_of(op_us.begin(), op_us.end(), [](double us) { return us >= 0; })) return "op_us";
   if (!Fits(op_inputs, ops(), ops())) return "op_inputs";
   if (!Fits(op_reads, ops(), tensors())) return "op_reads";

@@ -90,6 +90,8 @@ struct Model {
   int64_t credit_bytes = 0;
   int64_t grace_us = 5000;
   int64_t rate_bps = 0;  // what a sender hands over to one receiver; 0: no cap
+  // A connection sends so much of a message, and goes on with the rest behind the messages that wait then; 0: all of it.
+  int64_t window_bytes = 0;
 
   // Beside other jobs (jobs.h).
   int32_t priority = 0;  // of all that it sends, on links that it shares; smaller is sooner

@@ -145,16 +145,25 @@ void Traffic::Submit(Transfer transfer, double now_us) {
 void Traffic::HandOver(int32_t transfer) {
   const int32_t number = ConnectionOf(at(transfer));
   Connection& connection = connections_[static_cast<size_t>(number)];
-  transfers_[static_cast<size_t>(transfer)].next = -1;
-  if (connection.first < 0) {
-    connection.first = transfer;
-  } else {
-    transfers_[static_cast<size_t>(connection.last)].next = transfer;
-  }
-  connection.last = transfer;
+  Append(&connection, transfer);
   if (connection.busy || connection.dirty) return;
   connection.dirty = true;
   dirty_connections_.push_back(number);
+}
+
+void Traffic::Append(Connection* connection, int32_t transfer) {
+  transfers_[static_cast<size_t>(transfer)].next = -1;
+  if (connection->first < 0) {
+    connection->first = transfer;
+  } else {
+    transfers_[static_cast<size_t>(connection->last)].next = transfer;
+  }
+  connection->last = transfer;
+}
+
+int64_t Traffic::InTurn(const Transfer& transfer) const {
+  const int64_t left = transfer.bytes - transfer.sent;
+  return model_.window_bytes > 0 ? std::min(left, model_.window_bytes) : left;
 }
 
 void Traffic::Settle(double now_us) {
@@ -182,8 +191,10 @@ void Traffic::Begin(int32_t number, double now_us) {
   if (connection.busy || connection.first < 0) return;
   connection.busy = true;
   Transfer& transfer = transfers_[static_cast<size_t>(connection.first)];
-  transfer.start_us = now_us;
-  transfer.busy_event = connection.last_event;
+  if (transfer.sent == 0) {
+    transfer.start_us = now_us;
+    transfer.busy_event = connection.last_event;
+  }
   if (model_.ring()) {
     // Reduce-scatter and all-gather: 2 (N - 1) rounds, in each of which every worker sends its neighbour 1 / N of the bytes.
     const double rounds = 2.0 * (model_.workers - 1);
@@ -192,7 +203,7 @@ void Traffic::Begin(int32_t number, double now_us) {
     After(now_us + rounds * (model_.startup_us + bytes / model_.workers * 8e6 / slowest_bps), What::kArrived, number);
   } else {
     Count(transfer, 1);
-    After(now_us + model_.startup_us, What::kStarted, number);
+    After(now_us + (transfer.sent == 0 ? model_.startup_us : 0), What::kStarted, number);
   }
 }
 
@@ -219,7 +230,7 @@ void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
         if (from == to) {
           Arrive(timed.index, now_us, arrived);
         } else {
-          links_->Start(first_flow_ + timed.index, static_cast<double>(transfer.bytes), now_us);
+          links_->Start(first_flow_ + timed.index, static_cast<double>(InTurn(transfer)), now_us);
         }
         break;
       }
@@ -240,13 +251,20 @@ void Traffic::Advance(double now_us, std::vector<int32_t>* arrived) {
 void Traffic::Arrive(int32_t number, double now_us, std::vector<int32_t>* arrived) {
   Connection& connection = connections_[static_cast<size_t>(number)];
   const int32_t index = connection.first;
-  const Transfer& transfer = at(index);
+  Transfer& transfer = transfers_[static_cast<size_t>(index)];
   connection.first = transfer.next;
   connection.busy = false;
-  if (!model_.ring()) Count(transfer, -1);
+  if (!model_.ring()) {
+    Count(transfer, -1);
+    transfer.sent += InTurn(transfer);
+  }
   if (!connection.dirty) {
     connection.dirty = true;
     dirty_connections_.push_back(number);
+  }
+  if (!model_.ring() && transfer.sent < transfer.bytes) {
+    Append(&connection, index);
+    return;
   }
   const int32_t sender = SenderOf(transfer);
   if (model_.release_us > 0) {

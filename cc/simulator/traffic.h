@@ -30,15 +30,16 @@ struct Transfer {
   uint64_t id = 0;    // the scheduler's
   int32_t next = -1;  // behind it on the connection
   int64_t bytes = 0;  // set by Traffic where it is a piece
+  int64_t sent = 0;   // of them, in the windows before
   Message message;    // of kMessage, as its sender sees it
   int64_t turn = 0;   // of kMessage: CommTask::turn
 };
 
 // Each sending task has a scheduler of cc/core under the virtual clock: a piece that is ready is submitted, what the policy
 // starts goes to its connection, and the end of a message is its release. A connection (sender, receiver) sends what was
-// handed to it one after the other; connections share the links of their hosts. Exchanging workers have a connection to each
-// other; the ring of the formula is one sender with one connection to nobody. Steps never end before their transfers, so
-// there is nothing for Scheduler::EndStep to drop.
+// handed to it one after the other, or a window of each in turn; connections share the links of their hosts. Exchanging
+// workers have a connection to each other; the ring of the formula is one sender with one connection to nobody. Steps never
+// end before their transfers, so there is nothing for Scheduler::EndStep to drop.
 class Traffic {
  public:
   // What connections send are flows of `links`, numbered from `first_flow` on; not of a ring, which uses none.
@@ -103,6 +104,8 @@ class Traffic {
   int32_t SenderOf(const Transfer& transfer) const;
   void After(double at_us, What what, int32_t index, uint64_t id = 0);
   void HandOver(int32_t transfer);
+  void Append(Connection* connection, int32_t transfer);
+  int64_t InTurn(const Transfer& transfer) const;  // bytes of its next window
   void Begin(int32_t connection, double now_us);
   void Arrive(int32_t connection, double now_us, std::vector<int32_t>* arrived);
   void Touch(int32_t task);

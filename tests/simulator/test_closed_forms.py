@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -212,3 +213,15 @@ def test_asynchronous_workers_have_the_pace_of_their_own_links() -> None:
     result = simulate(workload, cluster, IN_ORDER, iterations=4)
     # Steps of 2 * 100 and 2 * 1000 µs, in the mean.
     assert result.median_us == pytest.approx(1100, rel=0.02)
+
+
+def test_small_tensors_pass_a_large_one_in_windows() -> None:
+    """The large tensor is asked for first. Its connection sends 100 bytes of each message in turn, or each to its end."""
+    workload = Workload.from_layers(layers((500, 0, 100), (10, 0, 900)), phase="forward")
+    large_first = Method("m", None, "fifo")
+    workload = dataclasses.replace(workload, request_orders=((1, 0),))
+    spans = [
+        simulate(workload, Cluster(bandwidth_bps=BPS, window_bytes=window_bytes), large_first, iterations=1).median_us
+        for window_bytes in (0, 100)
+    ]
+    assert spans == [1000 + 500 + 10, 1000 + 10]

@@ -33,7 +33,8 @@ _OPENING = (
     yaml.FlowSequenceStartToken,
 )
 _CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
-_COUNTS = {"workers": 1, "servers": 1, "tasks_per_host": 1, "streams": 1, "grace_us": 0}
+_COUNTS = {"workers": 1, "servers": 1, "tasks_per_host": 1, "streams": 1, "grace_us": 0, "window_bytes": 0}
+_MOST = {"grace_us": int(MAX_US), "window_bytes": 2**62}
 _TIMES = ("startup_us", "release_us", "step_overhead_us", "update_us_per_mb", "processing_us_per_mb", "straggler_scale")
 _FLAGS = ("barrier", "synchronous", "colocated")
 _CHOICES = {
@@ -80,6 +81,7 @@ class Cluster:
       colocated: servers live on the workers' hosts, the first on the first.
       streams: ops that a worker computes at once.
       grace_us: what an idle sender under "tictac" waits for a missing rank, at least.
+      window_bytes: so much of a message is sent before other messages of its connection have their turn; 0: all of it.
 
     Raises SimulatorError for a value that is not one of these.
     """
@@ -108,11 +110,12 @@ class Cluster:
     colocated: bool = False
     streams: int = 1
     grace_us: int = 5000
+    window_bytes: int = 0
 
     def __post_init__(self) -> None:
         for name, least in _COUNTS.items():
             value = getattr(self, name)
-            most = MAX_TASKS if name != "grace_us" else int(MAX_US)
+            most = _MOST.get(name, MAX_TASKS)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise SimulatorError(f"{name} is {show(value)}; give a whole number from {least} to {most}")
         for name in _TIMES:

@@ -38,7 +38,7 @@ _COUNTS = [
     "priority",
 ]
 _FLAGS = ["barrier", "synchronous", "update_pieces", "shuffle"]
-_SIZES = ["credit_bytes", "grace_us", "rate_bps", "exchange_piece_bytes", "whole_bytes", "exchange_pace_bps"]
+_SIZES = ["credit_bytes", "grace_us", "rate_bps", "exchange_piece_bytes", "whole_bytes", "exchange_pace_bps", "window_bytes"]
 _TIMES = [
     "startup_us",
     "release_us",

@@ -128,6 +128,7 @@ def make_model(
         "seed": seed,
         "credit_bytes": scheduled.credit_bytes,
         "grace_us": cluster.grace_us,
+        "window_bytes": cluster.window_bytes,
         # Of jobs beside others; see jobs.py.
         "priority": 0,
         "rate_bps": 0,
