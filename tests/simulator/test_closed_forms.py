@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulator.scenes import BPS, forward_chain, layers, random_layers
 from tfsched.ordering.layers import LayerTable
-from tfsched.simulator import Cluster, Method, Workload, simulate
+from tfsched.simulator import Cluster, Method, SimulatorError, Workload, simulate
 
 IN_ORDER = Method("in order", "layer", "p3")
 
@@ -225,3 +225,9 @@ def test_small_tensors_pass_a_large_one_in_windows() -> None:
         for window_bytes in (0, 100)
     ]
     assert spans == [1000 + 500 + 10, 1000 + 10]
+
+
+def test_windows_that_would_take_hours_are_refused() -> None:
+    workload = Workload.from_layers(layers((1, 0, 100_000_000)), phase="forward")
+    with pytest.raises(SimulatorError, match=r"window_bytes is 1, and 1 workers .* would take hours; give a larger one"):
+        simulate(workload, Cluster(bandwidth_bps=BPS, window_bytes=1), Method("m", None, "fifo"))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 ITERATIONS = 30
 # Of a link's nominal bandwidth, behind TCP's, IP's and Ethernet's headers, where TCP alone was not measured.
 PAYLOAD = 1448 / 1514
-# A connection lets other messages pass one that is larger. gRPC's own windows follow the link. For vgg16, whose largest
-# tensor has 411 MB, any size from 1 to 64 MB predicts the same step.
+# A stream of gRPC sends what its flow-control window allows, and other streams go on meanwhile. The windows follow the link;
+# this is more than most tensors have, so that only what is far larger is passed.
 WINDOW_BYTES = 16_000_000
 # The 95th percentile of a normal distribution, in standard deviations.
 _P95 = 1.645

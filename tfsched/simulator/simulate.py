@@ -202,6 +202,14 @@ def _check_size(workload: Workload, cluster: Cluster, scheduled: Scheduled, step
         messages = 2 * workers * (workers - 1) * exchanged * steps
         if workers**2 > _MAX_CONNECTIONS:
             raise SimulatorError(f"{workers} workers have more than {_MAX_CONNECTIONS} connections; give fewer")
+    if cluster.window_bytes:
+        largest = max((piece.size_bytes for piece in scheduled.pieces), default=0)
+        windows = sum(-(-piece.size_bytes // cluster.window_bytes) for piece in scheduled.pieces)
+        if 2 * workers * windows * steps > _MAX_MESSAGES:
+            raise SimulatorError(
+                f"window_bytes is {cluster.window_bytes}, and {workers} workers that send pieces of up to {largest} bytes "
+                f"in {steps} steps would take hours; give a larger one"
+            )
     if messages > _MAX_MESSAGES or workers * ops * steps > _MAX_OPS:
         raise SimulatorError(
             f"{workers} workers with {ops} ops and {pieces} pieces in {steps} steps would take hours; give fewer of one"
