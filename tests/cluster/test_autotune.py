@@ -142,10 +142,10 @@ def test_a_task_that_is_lost_ends_the_tuning_and_not_the_training(cluster, untun
 def test_on_a_slow_link_a_hook_finds_that_order_is_faster(nursery):
     # A layer of 262 kB leaves in 8 ms, and computing one takes as long.
     slow = {name: {"TFSCHED_EMULATED_BPS": "262e6"} for name in ("ps0", "worker0")}
-    few = {"policies": ["fifo", "bytescheduler"], "credit_bytes": [500_000, 500_000], "samples": 50, "warmup": 3}
+    few = {"policies": ["fifo", "bytescheduler"], "credit_bytes": [500_000, 500_000], "samples": 100, "warmup": 3}
     with Cluster(nursery=nursery, environment=slow) as cluster:
-        result = cluster.call("worker0", "autotune.monitored", steps=150, options={"policy": "fifo"}, **few)
-        assert result["state"] == "decided" and result["chosen"][2] == "bytescheduler", result
+        result = cluster.call("worker0", "autotune.monitored", steps=300, options={"policy": "fifo"}, **few)
+        assert result["state"] == "decided" and result["chosen"][2] == "bytescheduler", result["reason"]
 
 
 def test_a_coordinators_fit(nursery):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import io
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,6 +77,38 @@ def test_a_lucky_sample_does_not_make_a_setting_the_best():
     assert tuned(lucky).decision.setting == FIRST
 
 
+def gentle(setting: Setting) -> float:
+    """The first setting takes a quarter longer than all others."""
+    return BOTTOM_S * (1.25 if setting == FIRST else 1.0)
+
+
+def test_steps_that_hiccup_hide_no_gain_and_make_none():
+    """One step in twenty takes up to eight times as long, as beside another program or while a checkpoint is written."""
+    changed = {gentle: 0, flat: 0}
+    for seconds_of in changed:
+        for seed in range(40):
+            measure, random = Measured(seconds_of, 0.1, seed), np.random.default_rng(seed)
+
+            def hiccuping(setting, samples, measure=measure, random=random):
+                return [one * (1 + 7 * (random.random() < 0.05) * random.random()) for one in measure(setting, samples)]
+
+            changed[seconds_of] += tuned(hiccuping, seed=seed).decision.changed
+    assert changed[gentle] >= 36 and changed[flat] <= 2, changed
+
+
+def test_a_setting_that_is_often_slow_is_no_better_for_being_fast_at_times():
+    calls = collections.Counter()
+
+    def torn(setting, samples):
+        calls[setting] += 1
+        often = setting != FIRST and calls[setting] % 3 == 0
+        return [
+            BOTTOM_S * (5.0 if often else 0.9 if setting != FIRST else 1.0) * (1 + 0.01 * math.sin(sum(calls.values())))
+        ] * samples
+
+    assert tuned(torn).decision.setting == FIRST
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     budget=st.integers(13, 150),
@@ -100,7 +134,9 @@ def test_the_budget_is_kept_and_the_log_is_what_was_measured(budget, noise, seed
         assert best in seen
     assert best == decision.setting and float(row["best_seconds"]) == pytest.approx(decision.seconds)
     mine = [math.log(seconds) for setting, seconds in logged if setting == decision.setting]
-    assert math.log(decision.seconds) == pytest.approx(sum(mine) / len(mine))
+    assert min(mine) - 1e-9 <= math.log(decision.seconds) <= sum(mine) / len(mine) + 1e-9
+    if not tuner.samples.hiccups():
+        assert math.log(decision.seconds) == pytest.approx(sum(mine) / len(mine))
     assert decision.settings == len(seen)
 
 

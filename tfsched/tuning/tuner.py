@@ -154,6 +154,8 @@ class Tuner:
         counts = samples.count(new), samples.count(best)
         # A lucky first sample must not end it: there are as many looks as samples.
         faster = samples.p_value(gain, *counts) < rules.level / rules.most_samples
+        if counts[0] == 1 and samples.hiccups() and not faster:
+            return False  # steps have hiccups here, and this one may have been one
         return faster or samples.p_value(rules.least_log_gain - gain, *counts) < rules.level
 
     def _confirm(self, found: Setting) -> _Procedure:
@@ -166,21 +168,27 @@ class Tuner:
 
         level = rules.confirm_level / len(rules.confirm)
         confirmed = False
-        for look in rules.confirm:
-            if 2 * (look - len(fresh(found))) > self._left():
-                break
+        looks = [look for look in rules.confirm if 2 * look <= self._left()]
+        for look in looks:
             while len(fresh(found)) < look:
                 # Whichever comes first would carry a drift of the machine.
                 pair = (self._first, found) if len(fresh(found)) % 2 else (found, self._first)
                 for setting in pair:
                     yield Trial(setting, 1, f"again, to confirm {found} against the first setting")
             gain = mean(fresh(self._first)) - mean(fresh(found))
-            confirmed = self.samples.p_value(gain, look, look) < level
+            confirmed = self.samples.p_value(gain, look, look) < level and self._hiccups_no_more(found, look == looks[-1])
             if confirmed or self.samples.p_value(rules.least_log_gain - gain, look, look) < level:
                 break
         self._fresh = {setting: fresh(setting) for setting in (self._first, found)}
         if not confirmed:
             self.best = self._first
+
+    def _hiccups_no_more(self, found: Setting, at_last: bool) -> bool:
+        """Whether `found` has no more hiccups than the first setting; at the last look, whether that may be chance."""
+        samples, first = self.samples, self._first
+        if at_last:
+            return samples.hiccups_more(found, first) >= self._rules.level
+        return samples.hiccups(found) * samples.count(first) <= samples.hiccups(first) * samples.count(found)
 
     def _decide(self, found: Setting) -> None:
         samples, first = self.samples, self._first
