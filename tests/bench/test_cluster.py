@@ -192,10 +192,41 @@ def test_tasks_end_with_a_killed_parent(tmp_path):
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     parent.kill()
     parent.wait(10)
+    wait_until_gone(pids)
+
+
+def wait_until_gone(pids):
     deadline_s = time.monotonic() + 20
     while any(os.path.exists(f"/proc/{pid}") for pid in pids):
         assert time.monotonic() < deadline_s
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("how", ["the parent is killed", "stdin is closed"])
+def test_a_task_ends_even_in_a_call_that_keeps_the_interpreters_lock(how):
+    task = (
+        "import ctypes; from tfsched.bench.guard import end_with_parent; end_with_parent()\n"
+        "print(flush=True); ctypes.PyDLL(None).sleep(60)"
+    )
+    parent = (
+        "import subprocess, sys, time\n"
+        "pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)\n"
+        f"task = subprocess.Popen([sys.executable, '-c', {task!r}], **pipes)\n"
+        "task.stdout.readline()\nprint(task.pid, flush=True)\n"
+        "sys.stdin.readline()\ntask.stdin.close()\ntask.wait()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        pid = int(process.stdout.readline())
+        assert os.path.exists(f"/proc/{pid}")
+        if how == "stdin is closed":
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.wait(20) == 0
+        else:
+            process.kill()
+        wait_until_gone([pid])
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,19 @@ coordinates), `task`, `replica` (null, or the `api` and `loop` with which it all
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
-import signal
 import sys
-import threading
-import time
 import traceback
 from typing import IO, Any
 
 from tfsched._options import VARIABLES
 from tfsched.bench.errors import BenchError
+from tfsched.bench.guard import end_with_parent
 from tfsched.bench.ports import check_free, free_ports
 from tfsched.bench.settings import TFSCHED
 from tfsched.bench.threads import available_cores
 from tfsched.version import __version__
-
-_GRACE_S = 5.0
 
 
 def _hello(environment: dict[str, str], ports: list[int] | int) -> dict[str, Any]:
@@ -139,31 +133,12 @@ def _sentence(name: str, error: Exception) -> str:
     return f"{name} could not go on ({type(error).__name__}): {reason}"
 
 
-def _end_with_parent() -> None:
-    """Ends the task when its parent is gone, or nobody can send it requests any more, even while a request hangs."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        requests = select.poll()
-        requests.register(0, select.POLLRDHUP)  # a hang-up is always told, of a socket in this way
-        while os.getppid() == parent:
-            if requests.poll(1000):
-                time.sleep(_GRACE_S)  # the end of the requests is an orderly end, if none is under way
-                break
-        if os.getpgrp() == os.getpid():
-            with contextlib.suppress(OSError):
-                os.killpg(0, signal.SIGKILL)  # with what it has started
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main() -> None:
     """Runs one task until nobody sends requests any more."""
+    end_with_parent()
     # TensorFlow and its libraries print as they like: keep stdout for answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    _end_with_parent()
     # Sessions that were left open are kept: closing them would call servers that end at this moment.
     handler = _serve(sys.stdin, answers)  # noqa: F841
     # A server cannot be stopped from Python, and an orderly exit may wait for its peers for ever.
