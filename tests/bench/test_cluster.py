@@ -160,6 +160,11 @@ def test_every_byte_of_every_worker_crosses_its_own_link(own_namespaces):
         for size in moved("step", "step", workers).values():
             assert toy_bytes <= size < 1.3 * toy_bytes
         assert sum(moved("step", "step", ps).values()) >= 2 * toy_bytes
+        cluster.call(do="build", graph="exchange", model="toy", phase="train", batch=None, seed=0)
+        cluster.call(do="open", session="exchange", graph="exchange", protocol="grpc")
+        for size in moved("exchange", "step", workers).values():
+            assert toy_bytes <= size < 1.3 * toy_bytes
+        assert 2 * toy_bytes <= sum(moved("exchange", "step", ps).values()) < 2.6 * toy_bytes
     assert own_namespaces() == []
 
 
@@ -266,6 +271,12 @@ def test_presets_train_beside_vanilla():
     settings = ["vanilla", "tictac", "p3", "bytescheduler", "bytescheduler+barrier-crossing"]
     result = run(toy(phase="train", settings=settings, steps=4, block=2, quiet=True))
     assert {name: len(row["steps_s"]) for name, row in result["settings"].items()} == dict.fromkeys(settings, 2)
+
+
+@pytest.mark.parametrize("settings", [["vanilla"], ["vanilla", "tio"], ["bytescheduler:ordering=tio", "p3:barrier=false"]])
+def test_computing_beside_communication_exchanges_as_the_settings_do(settings):
+    result = run(toy(phase="train", workers=2, settings=settings, steps=1, beside=True, quiet=True))
+    assert 0 < result["bounds"]["beside_s"] < 60
 
 
 def test_a_long_block_shows_its_steady_state_and_its_ends(capsys):

@@ -24,7 +24,7 @@ def keys(result) -> dict[str, object]:
 def test_two_workers_train_and_the_result_is_like_a_sessions(tmp_path, capsys):
     path = tmp_path / "a.json"
     names = ["vanilla", "tao", CROSSING, "tio:ordering=none"]
-    result = run(toy(api="strategy", phase="train", workers=2, settings=names, steps=4, block=2, json=str(path)))
+    result = run(toy(api="strategy", phase="train", workers=2, settings=names, steps=4, block=2, json=str(path), beside=True))
     assert json.loads(path.read_text()) == result
     printed = " ".join(capsys.readouterr().out.split())
     assert "api strategy" in printed and "a step is one scheduled function of a worker" in printed
@@ -39,6 +39,7 @@ def test_two_workers_train_and_the_result_is_like_a_sessions(tmp_path, capsys):
     assert result["bounds"]["pull_s"] > 0 and result["bounds"]["push_s"] > 0
     (note,) = [note for note in result["notes"] if "no transfer was ordered" in note]
     assert "tio:ordering=none" in note
+    assert 0 < result["bounds"]["beside_s"] < 60
     session = run(toy(quiet=True, steps=1))
     assert session["api"] == "session"
     assert keys(session) == keys(result)

@@ -51,7 +51,7 @@ class Chief:
         balanced: bool = False,
         variables: list[Any] | None = None,
     ) -> dict[str, Any]:
-        """Builds graph "step", "compute" or "communication" (the last of `variables`, or of those of the first)."""
+        """Builds graph "step", "compute", "communication" or "exchange" (the last two of `variables`, or of the first's)."""
         described = find_model(model)
         if graph == "step":
             assert batch is not None
@@ -60,7 +60,8 @@ class Chief:
             built = graphs.build_compute_alone(described, phase, batch, self._workers, seed)
         else:
             moved = self._graphs["step"].variables if variables is None else graphs.from_json(variables)
-            built = graphs.build_communication_alone(moved, self._workers)
+            make = graphs.build_exchange if graph == "exchange" else graphs.build_communication_alone
+            built = make(moved, self._workers)
         self._graphs[graph] = built
         self._initialized = {made for made in self._initialized if made[1] != graph}
         return {
@@ -169,6 +170,8 @@ class Chief:
                 over.set()
         for one in running:
             one.result()
+        for session, _ in runs:
+            self._drain(session)
 
     def do_plan(self, session: str, algorithm: str, steps: int) -> dict[str, Any]:
         """Traces steps of an open session and returns the plan that `algorithm` makes of them."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -152,23 +152,28 @@ def build_step(model: Model, phase: str, batch: int, ps: int, workers: int, seed
             "finish": [tower.finish for tower in towers],
         }
         if training:
-            step["train"] = tf.group(_apply_average(network, towers), *updates)
+            step["train"] = tf.group(_apply_average(network.trainable, _gradients(towers)), *updates)
         size, variables = _describe(network)
         initializer = tf1.variables_initializer(network.variables)
     return Built(graph, {"step": step}, initializer, size, variables)
 
 
-def _apply_average(network: Network, towers: list[_Tower]) -> tf.Operation:
+def _gradients(towers: list[_Tower]) -> list[tuple[tf.Tensor, ...]]:
+    """By variable, one a worker."""
+    return list(zip(*(tower.gradients for tower in towers), strict=True))
+
+
+def _apply_average(variables: Sequence[tf.Variable], gradients_of: Sequence[Sequence[tf.Tensor]]) -> tf.Operation:
+    """Applies to each variable the average of its gradients, one a worker."""
     averaged = []
-    for index, variable in enumerate(network.trainable):
-        gradients = [tower.gradients[index] for tower in towers]
+    for variable, gradients in zip(variables, gradients_of, strict=True):
         if len(gradients) > 1:
             with tf1.device(variable.device):
                 averaged.append(tf.add_n(gradients) / len(gradients))
         else:
             averaged.append(gradients[0])
     optimizer = tf1.train.GradientDescentOptimizer(LEARNING_RATE)
-    return optimizer.apply_gradients(zip(averaged, network.trainable, strict=True))
+    return optimizer.apply_gradients(zip(averaged, variables, strict=True))
 
 
 def build_compute_alone(model: Model, phase: str, batch: int | None, workers: int, seed: int = 0) -> Built:
@@ -201,12 +206,31 @@ def build_compute_alone(model: Model, phase: str, batch: int | None, workers: in
                 step["finish"].append(tower.finish)
                 if training:
                     with tf1.device(_worker(index)):
-                        step["train"].append(_apply_average(network, [tower]))
+                        step["train"].append(_apply_average(network.trainable, _gradients([tower])))
                     step["train"].extend(network.updates(inputs) if index == 0 else [])
         assert network is not None
         size, described = _describe(network)
         initializer = tf1.variables_initializer(variables)
     return Built(graph, {"step": step}, initializer, size, described, size_tensor)
+
+
+def build_exchange(variables: list[Described], workers: int) -> Built:
+    """A training step without its arithmetic: values come back to their servers as gradients, which apply their average."""
+    with _new_graph(0) as graph:
+        stored, updated = [], []
+        for index, (shape, kind, device) in enumerate(variables):
+            with tf1.device(device):
+                zeros = tf1.zeros_initializer()
+                variable = tf1.get_variable(f"exchanged{index}", shape, kind, zeros, use_resource=True)
+            gradients = []
+            for worker in range(workers):
+                with tf1.device(_worker(worker)):
+                    gradients.append(tf.identity(variable.read_value()))
+            stored.append(variable)
+            updated.append(gradients)
+        apply = _apply_average(stored, updated)
+        size = sum(tf.TensorShape(shape).num_elements() * kind.size for shape, kind, _ in variables)
+        return Built(graph, {"step": apply}, tf1.variables_initializer(stored), size, variables)
 
 
 def build_communication_alone(variables: list[Described], workers: int) -> Built:

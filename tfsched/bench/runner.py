@@ -19,6 +19,8 @@ COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communicati
 BESIDE = "compute beside communication"
 BOTH = "communication alone: both ways"
 ALL_REDUCE = "communication alone: all-reduce"
+# What keeps the links busy for BESIDE: training's transfers and updates, without its arithmetic.
+_EXCHANGE = "exchange beside computing"
 # As many bytes over plain TCP, where that crosses the limited links.
 TCP = "communication alone: TCP"
 TRACED_STEPS = 5
@@ -105,7 +107,7 @@ class Runner:
     def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
         request = {"do": "build", "graph": graph, "batch": batch, **self._model}
         if graph != "step" or not self._cluster.coordinators:
-            return self._cluster.call(**request, **(self._variables if graph == "communication" else {}))
+            return self._cluster.call(**request, **(self._variables if graph in ("communication", "exchange") else {}))
         answers = [self._cluster.call(to=place, **request) for place in self._cluster.coordinators.values()]
         self._variables = {"variables": answers[0]["variables"]}
         return answers[0]
@@ -157,12 +159,24 @@ class Runner:
             self._progress(f"warming up {setting.name}", number, total)
             self._prepare(setting, self._warmup - 1)
         self._progress("warming up the bounds", total - 1, total)
+        if BESIDE in self._bounds and PUSH in self._links:
+            self._open_exchange()
         for session in self._bounds:
             self._run(session, self._warmup - 1)
         # The last one in turns, as the measured steps will be: what one session leaves behind is cold for the next.
         for session in self._turns() if self._warmup else []:
             self._run(session, 1)
         self._progress("warming up", total, total)
+
+    def _open_exchange(self) -> None:
+        """As the settings exchange: with tfsched if one of them has it, across the barrier if one crosses it."""
+        planned = [setting for setting in self._settings if not setting.needs_plan]
+        chosen = max(planned, key=lambda one: (one.crosses_barrier, one.options is not None), default=None)
+        self._build("exchange", None)
+        protocol = chosen.protocol if chosen else self._bounds_protocol
+        self._cluster.call(
+            do="open", session=_EXCHANGE, graph="exchange", protocol=protocol, options=chosen.options if chosen else None
+        )
 
     def _turns(self) -> list[str]:
         return [setting.name for setting in self._settings] + self._bounds
@@ -192,7 +206,7 @@ class Runner:
         if count < 1:
             return {}
         if session == BESIDE:
-            beside = [[link, _fetch(link)] for link in self._links]
+            beside = [[_EXCHANGE, "step"]] if PUSH in self._links else [[PULL, _fetch(PULL)]]
             return self._call(COMPUTE, do="run", fetch=_fetch(COMPUTE), count=count, beside=beside)
         if session == BOTH:
             return self._call(PULL, do="run", fetch="both", count=count)
