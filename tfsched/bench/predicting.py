@@ -21,7 +21,7 @@ ITERATIONS = 30
 PAYLOAD = 1448 / 1514
 # A stream of gRPC sends what its flow-control window allows, and other streams go on meanwhile. The windows follow the link;
 # this is more than most tensors have, so that only what is far larger is passed.
-WINDOW_BYTES = 16_000_000
+WINDOW_BYTES = 64_000_000
 # The 95th percentile of a normal distribution, in standard deviations.
 _P95 = 1.645
 
