@@ -273,7 +273,7 @@ def test_presets_train_beside_vanilla():
     assert {name: len(row["steps_s"]) for name, row in result["settings"].items()} == dict.fromkeys(settings, 2)
 
 
-@pytest.mark.parametrize("settings", [["vanilla"], ["vanilla", "tio"], ["bytescheduler:ordering=tio", "p3:barrier=false"]])
+@pytest.mark.parametrize("settings", [["vanilla"], ["vanilla", "tio"], ["tao", "p3:barrier=false"], ["vanilla", "optimal"]])
 def test_computing_beside_communication_exchanges_as_the_settings_do(settings):
     result = run(toy(phase="train", workers=2, settings=settings, steps=1, beside=True, quiet=True))
     assert 0 < result["bounds"]["beside_s"] < 60

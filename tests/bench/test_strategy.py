@@ -24,7 +24,9 @@ def keys(result) -> dict[str, object]:
 def test_two_workers_train_and_the_result_is_like_a_sessions(tmp_path, capsys):
     path = tmp_path / "a.json"
     names = ["vanilla", "tao", CROSSING, "tio:ordering=none"]
-    result = run(toy(api="strategy", phase="train", workers=2, settings=names, steps=4, block=2, json=str(path), beside=True))
+    result = run(
+        toy(api="strategy", phase="train", workers=2, settings=names, steps=4, block=2, json=str(path), beside=True)
+    )
     assert json.loads(path.read_text()) == result
     printed = " ".join(capsys.readouterr().out.split())
     assert "api strategy" in printed and "a step is one scheduled function of a worker" in printed

@@ -170,13 +170,12 @@ class Runner:
 
     def _open_exchange(self) -> None:
         """As the settings exchange: with tfsched if one of them has it, across the barrier if one crosses it."""
-        planned = [setting for setting in self._settings if not setting.needs_plan]
-        chosen = max(planned, key=lambda one: (one.crosses_barrier, one.options is not None), default=None)
+        chosen = max(self._settings, key=lambda one: (one.crosses_barrier, one.options is not None))
+        options = chosen.options
+        if chosen.needs_plan:  # that would be of the step's transfers
+            options = {**(options or {}), "ordering": "tio"}
         self._build("exchange", None)
-        protocol = chosen.protocol if chosen else self._bounds_protocol
-        self._cluster.call(
-            do="open", session=_EXCHANGE, graph="exchange", protocol=protocol, options=chosen.options if chosen else None
-        )
+        self._call(_EXCHANGE, do="open", graph="exchange", protocol=chosen.protocol, options=options)
 
     def _turns(self) -> list[str]:
         return [setting.name for setting in self._settings] + self._bounds

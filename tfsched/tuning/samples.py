@@ -30,11 +30,11 @@ class Samples:
     def add(self, setting: Setting, seconds: float) -> None:
         self._measured.setdefault(setting, []).append(math.log(seconds))
         distances = [
-            x - centre for values in self._measured.values() for centre, *others in [_apart(values)] for x in others
+            x - centre for values in self._measured.values() for centre, *others in [_median_first(values)] for x in others
         ]
         fence = _HICCUP * _DEVIATIONS * statistics.median(map(abs, distances)) if distances else math.inf
         self._log_s = {
-            setting: [min(x, _apart(values)[0] + fence) for x in values] for setting, values in self._measured.items()
+            setting: [min(x, _median_first(values)[0] + fence) for x in values] for setting, values in self._measured.items()
         }
 
     @property
@@ -54,7 +54,7 @@ class Samples:
         those = self.settings if setting is None else [setting]
         return sum(a < b for one in those for a, b in zip(self._log_s[one], self._measured[one], strict=True))
 
-    def hiccups_more(self, setting: Setting, other: Setting) -> float:
+    def p_value_of_hiccups(self, setting: Setting, other: Setting) -> float:
         """How likely a setting would have as many of all hiccups of both, if both had them as often.
 
         Fisher's exact test, one-sided.
@@ -93,7 +93,7 @@ class Samples:
         return float(stdtr(freedom, -gain / (deviation * math.sqrt(1 / count + 1 / other_count))))
 
 
-def _apart(values: Sequence[float]) -> list[float]:
+def _median_first(values: Sequence[float]) -> list[float]:
     """The lower median, then the others. Hiccups only make slower, so the lower one of two is nearer to the truth."""
     others = sorted(values)
     return [others.pop((len(others) - 1) // 2), *others]

@@ -187,7 +187,7 @@ class Tuner:
         """Whether `found` has no more hiccups than the first setting; at the last look, whether that may be chance."""
         samples, first = self.samples, self._first
         if at_last:
-            return samples.hiccups_more(found, first) >= self._rules.level
+            return samples.p_value_of_hiccups(found, first) >= self._rules.level
         return samples.hiccups(found) * samples.count(first) <= samples.hiccups(first) * samples.count(found)
 
     def _decide(self, found: Setting) -> None:
