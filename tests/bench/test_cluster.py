@@ -9,10 +9,13 @@ import time
 
 import pytest
 
+from tfsched import Options
 from tfsched.bench import BenchConfig, BenchError, run, task
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.command import trace_model
 from tfsched.bench.links import Link
+from tfsched.bench.runner import exchange_setting
+from tfsched.bench.settings import TFSCHED, find_settings
 from tfsched.tracing import load_trace
 from tfsched.tracing.directions import direction, in_background
 from tfsched.tracing.timeline import timeline
@@ -273,8 +276,19 @@ def test_presets_train_beside_vanilla():
     assert {name: len(row["steps_s"]) for name, row in result["settings"].items()} == dict.fromkeys(settings, 2)
 
 
-@pytest.mark.parametrize("settings", [["vanilla"], ["vanilla", "tio"], ["tao", "p3:barrier=false"], ["vanilla", "optimal"]])
-def test_computing_beside_communication_exchanges_as_the_settings_do(settings):
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["vanilla"], ("grpc", None)),
+        (["vanilla", "tio"], (TFSCHED, ("tio", True))),
+        (["tao", "p3:barrier=false"], (TFSCHED, ("tio", False))),
+        (["vanilla", "optimal"], (TFSCHED, ("tio", True))),
+    ],
+)
+def test_computing_beside_communication_exchanges_as_the_settings_do(settings, expected):
+    chosen = exchange_setting(find_settings(settings))
+    options = chosen.options and Options(**chosen.options)
+    assert (chosen.protocol, options and (options.ordering, options.barrier)) == expected
     result = run(toy(phase="train", workers=2, settings=settings, steps=1, beside=True, quiet=True))
     assert 0 < result["bounds"]["beside_s"] < 60
 

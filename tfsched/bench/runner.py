@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,15 @@ class Measurement:
     stolen_s: dict[str, list[float]]
     whole_s: dict[str, list[float]]
     block: int = 1
+
+
+def exchange_setting(settings: Sequence[Setting]) -> Setting:
+    """What keeps the links busy for BESIDE: a setting across the barrier if there is one, or one with tfsched, or stock."""
+    chosen = max(settings, key=lambda one: (one.crosses_barrier, one.options is not None))
+    if not chosen.needs_plan:
+        return chosen
+    # Its plan is of the step's transfers, which the exchange does not have.
+    return dataclasses.replace(chosen, options={**(chosen.options or {}), "ordering": "tio"}, needs_plan=False)
 
 
 class Runner:
@@ -169,13 +178,9 @@ class Runner:
         self._progress("warming up", total, total)
 
     def _open_exchange(self) -> None:
-        """As the settings exchange: with tfsched if one of them has it, across the barrier if one crosses it."""
-        chosen = max(self._settings, key=lambda one: (one.crosses_barrier, one.options is not None))
-        options = chosen.options
-        if chosen.needs_plan:  # that would be of the step's transfers
-            options = {**(options or {}), "ordering": "tio"}
+        chosen = exchange_setting(self._settings)
         self._build("exchange", None)
-        self._call(_EXCHANGE, do="open", graph="exchange", protocol=chosen.protocol, options=options)
+        self._call(_EXCHANGE, do="open", graph="exchange", protocol=chosen.protocol, options=chosen.options)
 
     def _turns(self) -> list[str]:
         return [setting.name for setting in self._settings] + self._bounds
