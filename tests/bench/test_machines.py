@@ -233,17 +233,17 @@ def test_a_port_that_is_taken(tmp_path, hosts):
             run(toy(hosts({"port": port}, environment={"PYTHONPATH": path})))
 
 
-def group_members(marker: str) -> list[int]:
-    """Processes whose environment has the marker."""
+def group_members(marker: str, command: str = "") -> list[int]:
+    """Processes whose environment has the marker, or those of them that run the command."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 environment = (entry / "environ").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
-            if marker.encode() in environment and state != "Z":
+            if marker.encode() in environment and rest.split()[0] != "Z" and command in ("", name):
                 found.append(int(entry.name))
     return found
 
@@ -268,7 +268,7 @@ def test_no_task_is_left_when_the_bench_ends_early(tmp_path, hosts, number):
     command = [sys.executable, "-m", "tfsched.cli", "bench", "--model=toy", f"--cluster={hosts(environment=environment)}"]
     bench = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        assert wait_for(lambda: len(group_members(marker)) == 4)
+        assert wait_for(lambda: len(group_members(marker, "sleep")) == 2)
         bench.send_signal(number)
         assert bench.wait(60) != 0
         assert wait_for(lambda: not group_members(marker))
