@@ -1,5 +1,6 @@
 """What the simulator predicts from the parts of a run that were measured alone."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tfsched import TfschedError
 from tfsched.bench import BenchConfig, BenchError, predicting, run
 from tfsched.ordering import AllReduce, exchange_dag, make_plan
+from tfsched.simulator import Cluster, methods
 
 PLANNERS = ("pace", "mg-wfbp", "us-byte", "buckets", "optimal", "prophet-plan")
 NAMES = ("tio", "fifo", "p3", *PLANNERS, "tio:barrier=false", "fifo:barrier=false", "dear:barrier=false")
@@ -65,6 +67,16 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
 def test_across_the_barrier_bytes_move_as_fast_as_both_ways_at_once():
     shares = [predicting._both_ways({"communication_s": 1.0, "both_s": both_s}) for both_s in (None, 0.9, 1.25)]
     assert shares == [1.0, 1.0, 0.8]
+
+
+def test_only_stock_tensorflows_messages_take_turns():
+    cluster = Cluster(bandwidth_bps=1e9)
+    stock = predicting._sending(cluster, methods()["vanilla"], stock=True, both_ways=0.9)
+    assert stock == dataclasses.replace(cluster, window_bytes=predicting.WINDOW_BYTES)
+    crossing = dataclasses.replace(methods()["fifo"], barrier=False)
+    assert predicting._sending(cluster, crossing, stock=False, both_ways=0.9) == Cluster(bandwidth_bps=0.9e9)
+    in_pieces = dataclasses.replace(crossing, partition_bytes=1_000_000)
+    assert predicting._sending(cluster, in_pieces, stock=False, both_ways=1.0).updates == "piece"
 
 
 def test_what_cannot_be_predicted_has_none_and_a_note_says_why():

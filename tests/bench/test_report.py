@@ -7,7 +7,7 @@ import os
 import pytest
 from rich.console import Console
 
-from tfsched.bench import plots, report, stolen
+from tfsched.bench import busy, plots, report, stolen
 from tfsched.bench.claims import check_claims, print_claims
 from tfsched.bench.op_times import StepSample
 from tfsched.bench.runner import BESIDE, COMPUTE, PULL, PUSH, Measurement
@@ -85,6 +85,29 @@ def test_an_undisturbed_run_says_nothing_of_neighbours():
     console = Console(width=110, record=True, file=io.StringIO())
     report.print_results([report.build_result(measurement(vanilla=[1.6, 1.6, 1.7]), FACTS)], console)
     assert "calm" not in console.export_text()
+
+
+def test_settings_that_keep_the_networkings_cores_busy_are_named():
+    measured = measurement(vanilla=[1.6, 1.5, 1.7], tio=[1.0, 1.0, 1.1])
+    assert report.build_result(measured, FACTS)["settings"]["tio"]["networking_busy"] is None
+    measured.networking_busy = {"vanilla": [0.4, 0.3, 0.35], "tio": [0.95, 0.92, 0.8]}
+    result = report.build_result(measured, FACTS)
+    assert result["settings"]["vanilla"]["networking_busy"] == pytest.approx(0.35)
+    console = Console(width=110, record=True, file=io.StringIO())
+    report.print_results([result], console)
+    text = " ".join(console.export_text().split())
+    assert "the cores that do the networking were busy nearly all the time (tio 92%)" in text
+    measured.networking_busy["tio"] = [0.7, 0.7, 0.7]
+    assert busy.note(report.build_result(measured, FACTS)["settings"]) == []
+
+
+def test_a_core_is_busy_unless_it_is_idle_or_waits_for_a_disk(tmp_path):
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 1 20 500 300 2 3 4 8 0\ncpu1 1 1 1 1 1 1 1 1 0 0\nintr 5\n")
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert busy.busy_s([0], str(stat)) == pytest.approx(40 * tick_s)
+    assert busy.busy_s([0, 1], str(stat)) == pytest.approx(23 * tick_s)
+    assert busy.busy_s([0], str(tmp_path / "missing")) == 0.0
 
 
 def test_stolen_time_is_that_of_the_cores_in_use(tmp_path):

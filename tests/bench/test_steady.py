@@ -95,13 +95,19 @@ class Answers:
         self.protocols = (STOCK, TFSCHED)
         self.coordinators = {TFSCHED: "coordinator0"} if coordinators else {}
 
+        self.busy_s = 0.0
+
     def stolen_s(self) -> float:
         return 0.0
+
+    def networking_busy_s(self) -> float:
+        return self.busy_s
 
     def call(self, to: str = "worker0", do: str = "", count: int = 1, **_: object) -> dict[str, object]:
         if do != "run":
             return {}
         each = self.workers if to.startswith("coordinator") else 1
+        self.busy_s += 0.25 * (count + 2.0)
         ends_s = sorted(0.1 * worker + 1.0 + number for worker in range(each) for number in range(count))
         return {"ends_s": ends_s, "block_s": count + 2.0, "finishes_s": [[1.0] * self.workers]}
 
@@ -118,3 +124,4 @@ def test_settings_and_bounds_are_measured_alike(coordinators, block, step_s):
     for times_s in (*measured.steps_s.values(), *measured.bounds_s.values()):
         assert times_s == pytest.approx([step_s] * 2)
     assert measured.whole_s == {name: [(block + 2) / block] * 2 for name in ("tio", *alone)}
+    assert measured.networking_busy == {"tio": pytest.approx([0.25] * 2)}

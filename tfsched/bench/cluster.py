@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
 import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from tfsched.bench import pinning, stolen
+from tfsched.bench import busy, pinning, stolen
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
 from tfsched.bench.machines.base import COORDINATION, Machines, TaskProcess
@@ -176,6 +177,15 @@ class Cluster:
     def stolen_s(self) -> float:
         """Processor time that others took from this machine so far, in seconds; 0 if the tasks are elsewhere."""
         return 0.0 if self.machines.real else stolen.stolen_s()
+
+    def networking_busy_s(self) -> float | None:
+        """For how long the cores of this machine that do the networking have been busy, in seconds; None if there are none.
+
+        It is the mean of the cores that workers do not compute on.
+        """
+        if self.machines.real or not self._apart:
+            return None
+        return busy.busy_s(pinning.halves(os.sched_getaffinity(0))[0])
 
     def call(self, timeout_s: float | None = None, to: str = "worker0", **request: Any) -> dict[str, Any]:
         """Sends a request to worker 0 or a coordinator and returns its answer; watches all tasks meanwhile."""

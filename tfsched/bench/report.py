@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tfsched.bench import reducing, reducing_table, stolen
+from tfsched.bench import busy, reducing, reducing_table, stolen
 from tfsched.bench.describing import describe_blocks, describe_hosts, describe_link, number
 from tfsched.bench.links import REAL
 from tfsched.bench.runner import BESIDE, BOTH, COMPUTE, PULL, PUSH, Measurement
@@ -58,6 +58,7 @@ def _summary(
     baseline_s: float | None,
     baseline_whole_s: float | None,
     samples_per_step: int | None,
+    networking_busy: Sequence[float] | None,
 ) -> dict[str, Any]:
     median_s = float(np.median(steps_s))
     with_ends_s = float(np.median(whole_s))
@@ -77,6 +78,7 @@ def _summary(
         "with_ends_s": with_ends_s,
         "ratio_to_vanilla_with_ends": None if baseline_whole_s is None else baseline_whole_s / with_ends_s,
         "bound_ratio_with_ends": with_ends_s / bounds["lower_with_ends_s"],
+        "networking_busy": None if networking_busy is None else float(np.median(networking_busy)),
         "throughput": None if samples_per_step is None else samples_per_step / median_s,
     }
 
@@ -107,6 +109,7 @@ def build_result(measurement: Measurement, facts: dict[str, Any]) -> dict[str, A
                 _median_of(measurement.steps_s, BASELINE),
                 _median_of(measurement.whole_s, BASELINE),
                 None if facts["batch"] is None else facts["batch"] * facts["workers"],
+                measurement.networking_busy.get(name),
             )
             for name, steps_s in measurement.steps_s.items()
         },
@@ -200,5 +203,5 @@ def print_results(results: Sequence[dict[str, Any]], console: Console) -> None:
         if any("predicted_s" in row for row in result["settings"].values()):
             console.print(_predictions(result))
         whose = f"{describe_hosts(result)}: " if len(results) > 1 else ""
-        for note in [*result.get("notes", []), *stolen.note(result["settings"])]:
+        for note in [*result.get("notes", []), *stolen.note(result["settings"]), *busy.note(result["settings"])]:
             console.print(f"note: {whose}{note}", highlight=False)

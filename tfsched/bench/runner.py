@@ -42,6 +42,8 @@ class Measurement:
             workers all-reduce for COMPUTE, ALL_REDUCE and, over limited links, TCP.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
+        networking_busy: for which share of a block the cores that do the networking were busy, by setting; nothing if
+            workers compute on them too.
         whole_s: time of a step with the block's ends, by setting and bound: wall time of a block until its last update is
             applied, by the block's steps.
         block: consecutive steps in a block.
@@ -53,6 +55,7 @@ class Measurement:
     stolen_s: dict[str, list[float]]
     whole_s: dict[str, list[float]]
     block: int = 1
+    networking_busy: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
 
 def exchange_setting(settings: Sequence[Setting]) -> Setting:
@@ -256,6 +259,7 @@ class Runner:
                 session = sessions[turn]
                 self._progress(f"measuring {session}", number * len(sessions) + place, total)
                 before_s = self._cluster.stolen_s()
+                busy_s = self._cluster.networking_busy_s()
                 answer = self._run(session, block)
                 # A coordinator's workers share the steps of a block, a session's take part in each of them.
                 each = self._cluster.workers if session in self._places else 1
@@ -269,6 +273,9 @@ class Runner:
                 result.steps_s[session].append(step_s)
                 result.stolen_s[session].append((self._cluster.stolen_s() - before_s) * step_s / answer["block_s"])
                 result.finishes_s[session].extend(answer["finishes_s"])
+                if busy_s is not None:
+                    share = ((self._cluster.networking_busy_s() or 0.0) - busy_s) / answer["block_s"]
+                    result.networking_busy.setdefault(session, []).append(min(share, 1.0))
         self._progress("measuring", total, total)
         return result
 
