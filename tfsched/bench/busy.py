@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 FULL_SHARE = 0.85
-"""Cores that are busy for this share of a step, in the mean, leave the links waiting at times."""
+"""Cores that are busy for this share of a block, in the mean, leave the links waiting at times."""
 
 _IDLE = (4, 5)  # user nice system idle iowait irq softirq steal, behind the core's name
 _COUNTED = slice(1, 9)  # guests are in user already
