@@ -52,6 +52,20 @@ def wait_until(condition, limit_s, what):
         time.sleep(0.02)
 
 
+def trained_while(cluster, act, times, steps, limit_s=100):
+    """Trains, "steps" at a time, until it has acted "times" times while steps ran; returns what the steps gave."""
+    deadline_s = time.monotonic() + limit_s
+    gave, done = [], 0
+    while done < times:
+        assert time.monotonic() < deadline_s, f"acted {done} times while steps ran, not {times} times within {limit_s} s"
+        running = cluster.submit("worker0", "common.run", count=steps)
+        while not running.done():
+            act()
+            done += not running.done()
+        gave += running.result()
+    return gave
+
+
 def cut_network(testbed, hosts, seconds=2.0, up=True, meanwhile=time.sleep):
     """Takes the hosts' links away for a while, or for good; everything that is on them then is lost.
 

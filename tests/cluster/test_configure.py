@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from .cluster import STOCK, Cluster, TaskError, but_steps
+from .cluster import STOCK, Cluster, TaskError, but_steps, trained_while
 from .test_order_on_wire import PATIENT, PS, by_step, most_at_once
 
 pytestmark = pytest.mark.timeout(240)
@@ -18,15 +18,9 @@ def overrides(stats):
 
 
 def test_changes_while_steps_run_change_no_value(nursery):
-    steps = 150
     with Cluster(nursery=nursery) as cluster:
         cluster.call("worker0", "common.open_session", options={})
-        unchanged = cluster.call("worker0", "common.run", count=steps)
-        assert len(set(unchanged)) == steps  # it really trains
-
-        cluster.call("worker0", "common.open_session", options={})
         before = cluster.wait_idle("ps0")
-        running = cluster.submit("worker0", "common.run", count=steps)
         changes = itertools.cycle(
             [
                 {"policy": "bytescheduler", "credit_bytes": 600_000},
@@ -37,16 +31,18 @@ def test_changes_while_steps_run_change_no_value(nursery):
                 {"policy": "graph", "credit_bytes": -1},
             ]
         )
-        done = 0
-        while not running.done():
+
+        def change():
             reached, skipped = cluster.call("worker0", "configure.change", session="main", **next(changes))
             assert (reached, skipped) == ([PS0, WORKER0], {})
-            done += not running.done()
-        assert running.result() == unchanged
-        assert done >= 6  # each change at least once while steps ran
+
+        gave = trained_while(cluster, change, times=6, steps=150)  # each change at least once while steps ran
         stats = cluster.wait_idle("ps0")
         assert stats["dropped"] == 0
-        assert stats["tasks"] - before["tasks"] == steps * 8
+        assert stats["tasks"] - before["tasks"] == len(gave) * 8
+        cluster.call("worker0", "common.open_session", options={})
+        assert cluster.call("worker0", "common.run", count=len(gave)) == gave
+        assert len(set(gave[:150])) == 150  # it really trains
 
 
 def test_each_change_shows_on_the_wire_and_in_the_stats(nursery):

@@ -10,7 +10,7 @@ from concurrent import futures
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster.cluster import Cluster, TaskError, wait_until
+from tests.cluster.cluster import Cluster, TaskError, trained_while, wait_until
 from tfsched.bench.ports import free_ports
 from tfsched.control.client import Tasks
 from tfsched.control.fields import FIELDS, Kind, metric_name
@@ -57,19 +57,18 @@ def scraped(url, token=None):
 
 def test_training_is_the_same_while_it_is_watched(watched):
     cluster = watched.cluster
-    cluster.call("worker0", "common.open_session", options={})
-    wanted = cluster.call("worker0", "common.run", count=STEPS)
-    cluster.call("worker0", "common.open_session", options={})
-    running = cluster.submit("worker0", "common.run", count=STEPS)
-    asked = 0
     with Tasks([watched.ps]) as ps, Tasks([watched.worker], TOKEN) as worker:
-        while not running.done():
+
+        def ask():
             answers = [*ps.ask(MOST_TRANSFERS), *worker.ask(MOST_TRANSFERS)]
             assert [answer.error for answer in answers] == ["", ""]
             assert "tfsched_ordered_bytes_total" in scraped(watched.ps_metrics)
-            asked += not running.done()
-    assert running.result() == wanted and len(set(wanted)) == STEPS
-    assert asked > 2
+
+        cluster.call("worker0", "common.open_session", options={})
+        gave = trained_while(cluster, ask, times=3, steps=STEPS)
+    cluster.call("worker0", "common.open_session", options={})
+    assert cluster.call("worker0", "common.run", count=len(gave)) == gave
+    assert len(set(gave[:STEPS])) == STEPS  # it really trains
 
 
 def test_answers_are_what_the_process_says_of_itself(watched):
