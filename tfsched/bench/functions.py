@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfsched.bench.graphs import LEARNING_RATE, Described
+from tfsched.bench.graphs import LEARNING_RATE, Described, in_parts
 from tfsched.bench.members import Member
 from tfsched.bench.models import Model, Network
 
@@ -19,12 +18,7 @@ def make_network(model: Model, strategy: Any, seed: int) -> Network:
     """The model with its variables where the strategy puts them on the parameter servers; shards count as variables."""
     tf.random.set_seed(seed)
     with strategy.scope():
-        network = model.make()
-    return dataclasses.replace(network, variables=_parts(network.variables), trainable=_parts(network.trainable))
-
-
-def _parts(variables: list[Any]) -> list[Any]:
-    return [part for variable in variables for part in getattr(variable, "variables", [variable])]
+        return in_parts(model.make())
 
 
 def describe(network: Network) -> list[Described]:

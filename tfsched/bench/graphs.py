@@ -102,6 +102,15 @@ def _make_network(model: Model, training: bool, device: str | Callable[..., str]
         return model.make()
 
 
+def in_parts(network: Network) -> Network:
+    """The network with its variables' shards in place of those that have some."""
+    return dataclasses.replace(network, variables=_parts(network.variables), trainable=_parts(network.trainable))
+
+
+def _parts(variables: list[Any]) -> list[Any]:
+    return [part for variable in variables for part in getattr(variable, "variables", [variable])]
+
+
 def _tower(model: Model, network: Network, batch: int | tf.Tensor, training: bool, device: str) -> tuple[_Tower, tf.Tensor]:
     """Adds one worker's operations; `finish` is its clock (s) once its own part is done."""
     with tf1.device(device):
@@ -130,15 +139,16 @@ def _describe(network: Network) -> tuple[int, list[Described]]:
 def build_step(model: Model, phase: str, batch: int, ps: int, workers: int, seed: int = 0, balanced: bool = False) -> Built:
     """One synchronous step: variables on the parameter servers, one tower a worker.
 
-    Variables go round robin over the parameter servers, or are balanced over them. Each tower has its own reads, so each
-    worker pulls each variable over its own link. In phase train the parameter servers average
-    the workers' gradients and apply SGD.
+    Variables go round robin over the parameter servers, or are cut and balanced over them. Each tower has its own reads, so
+    each worker pulls each variable over its own link. In phase train the parameter servers average the workers' gradients
+    and apply SGD.
     """
     training = phase == "train"
     with _new_graph(seed) as graph:
         make_setter = placement.balanced_device_setter if balanced else tf1.train.replica_device_setter
         setter = make_setter(ps_tasks=ps, ps_device="/job:ps", worker_device=_worker(0))
-        network = _make_network(model, training, setter)
+        with placement.sharded_variables(ps) if balanced else contextlib.nullcontext():
+            network = in_parts(_make_network(model, training, setter))
         towers: list[_Tower] = []
         updates: list[tf.Operation] = []
         for index in range(workers):

@@ -88,15 +88,15 @@ class _Emptiest:
 
     def __call__(self, op: Any) -> int:
         server = self._loads.emptiest()
-        if not _is_colocated(op):
+        if not is_colocated(getattr(op, "graph", None)):
             self._loads.add(server, _size_of(op))
         return server
 
 
-def _is_colocated(op: Any) -> bool:
-    """Whether the op goes to another one's device, whatever is chosen here: a slot to its variable's."""
+def is_colocated(graph: Any) -> bool:
+    """Whether what is made in the graph now goes to another op's device, as a slot goes to its variable's."""
     # TensorFlow has no public way to see this before the op is complete.
-    stack = getattr(getattr(op, "graph", None), "_colocation_stack", None)
+    stack = getattr(graph, "_colocation_stack", None)
     return stack is not None and bool(list(stack.peek_objs()))
 
 

@@ -1,5 +1,7 @@
 """Training with variables in turn on the servers, and balanced over them; checkpoints go from one to the other."""
 
+import contextlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -19,16 +21,19 @@ def _bytes_of(variables):
     return held
 
 
-def in_session(task, balanced, options, directory, steps):
+def in_session(task, balanced, options, directory, steps, by_scope=False):
     """Trains from the newest checkpoint in `directory`, or from the beginning; leaves a new one."""
     from tfsched import placement
 
     servers = len(task.spec["cluster"]["ps"])
-    setter, partitioner = common.on_ps(task), None
+    setter, partitioner, scope = common.on_ps(task), None, contextlib.nullcontext()
     if balanced:
         setter = placement.balanced_device_setter(ps_tasks=servers, worker_device=common.here(task))
-        partitioner = placement.shard_partitioner(servers, _SHARD_BYTES)
-    with tf.Graph().as_default() as graph, v1.device(setter), v1.variable_scope("", partitioner=partitioner):
+        if by_scope:
+            scope = placement.sharded_variables(servers, _SHARD_BYTES)
+        else:
+            partitioner = placement.shard_partitioner(servers, _SHARD_BYTES)
+    with tf.Graph().as_default() as graph, v1.device(setter), v1.variable_scope("", partitioner=partitioner), scope:
         batch = v1.placeholder(tf.float32, [4, 96])
         hidden = batch
         for layer, shape in enumerate(_SHAPES):
@@ -60,6 +65,29 @@ def _content(path):
         for name in sorted(reader.get_variable_to_shape_map())
         if not name.startswith(("save_counter", "_CHECKPOINTABLE"))
     }
+
+
+def in_session_by_scope(task, **arguments):
+    """With `sharded_variables` in place of a partitioner."""
+    return in_session(task, by_scope=True, **arguments)
+
+
+def first_values(task):
+    """The values that Keras gives a kernel when it is made, drawn from one seed: cut by balanced_strategy, and whole."""
+    import tf_keras
+
+    from tfsched import placement
+
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(task.spec["cluster"]), task_type="chief", task_id=0, rpc_layer=task.spec["protocol"]
+    )
+    made = []
+    for scope in (placement.balanced_strategy(resolver, shard_bytes=_SHARD_BYTES).scope(), contextlib.nullcontext()):
+        with scope:
+            layer = tf_keras.layers.Dense(64, kernel_initializer=tf_keras.initializers.HeNormal(seed=5))
+            layer.build([None, 100])
+            made.append((len(layer.weights), tf.convert_to_tensor(layer.kernel).numpy().tobytes().hex()))
+    return made
 
 
 def in_strategy(task, balanced, options, directory, steps):
