@@ -47,7 +47,7 @@ PARTS = {
     "server": rule("tensorflow", "grappler ops errors control"),
     "eager": rule("tensorflow", "errors _options _log grappler ops server control"),
     "parallel": rule("tensorflow numpy", "errors _options _log eager ops server _callback"),  # and no Keras
-    "placement": rule("tensorflow", "errors _log"),
+    "placement": rule("tensorflow", "errors _log _rules"),
     "draining": rule("tensorflow", "grappler eager errors"),
     "tracing": rule("tensorflow", "ordering _options graph_ops ops errors grappler"),
     "simulator": rule("numpy yaml", "ordering _rules graph_ops errors"),

@@ -147,3 +147,15 @@ def chunk_bytes(size_bytes: int, partition_bytes: int) -> list[int]:
     blocks = -(-size_bytes // block)
     borders = [min(size_bytes, chunk * blocks // chunks * block) for chunk in range(chunks + 1)]
     return [end - begin for begin, end in itertools.pairwise(borders)]
+
+
+# With balanced placement a larger variable is cut into a shard for each server. Smaller ones stay whole, for a worker joins
+# shards with a copy.
+SHARD_BYTES = 4 << 20
+
+
+def shards_of(size: int, rows: int, servers: int, shard_bytes: int = SHARD_BYTES) -> int:
+    """Into how many shards a variable of `size` bytes is cut along its axis of `rows`."""
+    if size <= shard_bytes or rows < 2:
+        return 1
+    return min(servers, rows)

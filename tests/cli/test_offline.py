@@ -138,6 +138,17 @@ def test_flags_win_over_the_cluster_file(recorded):
     assert "straggler: none" in changed["cluster"]
 
 
+def test_balanced_servers_halve_what_bounds_vgg16():
+    arguments = ["simulate", "--model", "vgg16", "--workers", 2, "--servers", 2, "--bandwidth", "250mbit", "--json", *SMALL]
+    bounds_us = {}
+    for placement in ("round-robin", "balanced"):
+        ((_, found),) = call(*arguments, "--method", "fifo", "--placement", placement).json()["methods"].items()
+        bounds_us[placement] = found["lower_us"]
+    # 553 MB to each of two workers, half of it from each server.
+    assert bounds_us["balanced"] == pytest.approx(553_430_176 * 8 / 250e6 * 1e6, rel=0.01)
+    assert bounds_us["round-robin"] > 1.9 * bounds_us["balanced"]
+
+
 def test_a_method_takes_options(recorded):
     text = "tao:credit_bytes=0:partition_bytes=65536"
     result = call("simulate", recorded / "dag.json", "--method", f"tao,{text}", *SMALL, "--json").json()

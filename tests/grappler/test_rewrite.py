@@ -94,6 +94,32 @@ def test_tio_ranks_a_chain_in_the_order_of_use():
     assert {node.attr["receiver"].s.decode() for node in proxies(changed)} == {TASKS[2]}
 
 
+@pytest.mark.parametrize("more", ["", "shape first", "needs itself"])
+def test_tio_ranks_shards_where_their_variable_is_used(more):
+    def sharded():
+        with tf.device(PS0):  # ranks are those of a sender
+            parts = [tf1.placeholder(tf.float32, [1, 2], f"last/part_{number}") for number in range(2)]
+        with tf.device(WORKER):
+            joined = tf.concat(parts, axis=0)
+            extra = [tf.shape(joined)] if more == "shape first" else []
+        (hidden,) = chain()
+        with tf.device(WORKER):
+            if more == "needs itself":  # what uses it waits for nothing else: there is nothing to wait for
+                hidden = hidden + tf.matmul(joined, tf.transpose(joined))
+            return [tf.matmul(hidden, joined, name="layer4"), *extra]
+
+    changed, report = rewritten(*build(sharded), ordering="tio")
+    ranks = {name: node.attr["rank"].i for name, node in by_transfer(changed).items()}
+    assert report.ordered == 6
+    shards = {rank for name, rank in ranks.items() if "part_" in name}
+    whole = [ranks[f"w{number}:0"] for number in range(4)]
+    assert whole == sorted(whole)
+    if more == "needs itself":
+        assert max(shards) <= 1 and min(whole) >= 0
+    else:
+        assert min(shards) > whole[-1]
+
+
 def test_one_proxy_serves_all_consumers_of_a_task_and_local_ones_keep_their_edge():
     def function():
         with tf.device(PS0):

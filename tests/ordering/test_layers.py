@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfsched._rules import SHARD_BYTES
 from tfsched.ordering import list_schedule
 from tfsched.ordering.layers import Layer, LayerError, LayerTable, forward_dag, read_csv, training_dag
 
@@ -112,3 +113,13 @@ def test_a_split_into_too_many_parts_is_refused():
         LayerTable([Layer("a", 1.0, 1.0, 10**9)]).split(10)
     with pytest.raises(LayerError, match="above zero"):
         LayerTable([Layer("a", 1.0, 1.0, 10**9)]).split(0)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 5])
+def test_a_sharded_table_has_a_part_of_each_large_tensor_for_each_server(servers):
+    table = LayerTable([Layer("small", 1.0, 2.0, SHARD_BYTES), Layer("large", 3.0, 4.0, SHARD_BYTES + 1)])
+    parts = table.sharded(servers)
+    assert (parts.parameter_bytes, parts.forward_us) == (table.parameter_bytes, table.forward_us)
+    large = [row.parameter_bytes for row in parts if row.name.startswith("large")]
+    assert (len(large), len(list(parts))) == (servers, servers + 1)
+    assert max(large) - min(large) <= 1

@@ -44,6 +44,13 @@ def define_cluster(flags: CommandFlags, several: bool) -> None:
         )
         flags.integer("workers", 0, "workers; 0: the file's, or 1", lower=0)
         flags.string("servers", "", 'parameter servers, or "workers" for as many as workers; empty: the file\'s, or 1')
+        flags.choice(
+            "placement",
+            "file",
+            ["file", "round-robin", "balanced"],
+            "parameters to servers in turn, or the same bytes on each, large ones in shards (tfsched.placement); file: the "
+            "file's, or in turn. A trace names its own servers",
+        )
     flags.choice(
         "architecture",
         "file",
@@ -146,7 +153,15 @@ def one_cluster(flags: CommandFlags, source: Any = None) -> Cluster:
     workers = changes.get("workers", cluster.workers)
     if flags.servers:
         changes["servers"] = servers_of(flags.servers, workers)
+    if flags.placement != "file":
+        changes["placement"] = flags.placement.replace("-", "_")
     return replace(cluster, changes)
+
+
+def placed(flags: CommandFlags, cluster: Cluster, source: Any) -> Any:
+    """The source with the shards that --placement=balanced makes of a table's large tensors."""
+    cut = flags.placement == "balanced" and not flags.split_bytes and isinstance(source, LayerTable)
+    return source.sharded(cluster.servers) if cut else source
 
 
 def bandwidth_of(source: Any) -> float | None:

@@ -54,6 +54,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
             f"{directory} holds nothing to report on{reasons}; put a bench, trace, DAG or sweep there, or --model."
         )
     cluster = clusters.one_cluster(flags, found.sources[0][1] if found.sources else None)
+    found.sources[:] = [(what, clusters.placed(flags, cluster, source)) for what, source in found.sources]
     page = Page(f"tfsched report: {os.path.basename(os.path.abspath(directory))}")
     page.text(f"Made by tfsched {__version__}. Simulated on: {simulate.describe(cluster)}.")
     recommended = write_page(page, found, chosen, cluster, flags)

@@ -31,6 +31,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     chosen = clusters.chosen_methods(flags)
     source = inputs.read_source(flags, arguments)
     cluster = clusters.one_cluster(flags, source)
+    source = clusters.placed(flags, cluster, source)
     workload = inputs.workload_of(source, flags)
     if flags.beside:
         return beside.run(flags, workload, cluster, chosen, content_of(flags, arguments, cluster, {}))

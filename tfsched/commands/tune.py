@@ -50,6 +50,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
         raise UsageError(f"--noise is {flags.noise}; give a part of a step's time, from 0 to 1.")
     source = inputs.read_source(flags, arguments)
     cluster = clusters.one_cluster(flags, source)
+    source = clusters.placed(flags, cluster, source)
     space = space_of(flags, cluster)
     what = what_is_simulated(flags, arguments)
     memory = Memory(flags.memory) if flags.memory else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from tfsched._rules import shards_of
 
 from . import _checks
 from ._checks import show
@@ -84,9 +86,19 @@ class LayerTable:
         count = sum(-(-row.parameter_bytes // most_bytes) for row in self.rows)
         if count > MAX_ROWS:
             raise LayerError(f"parts of {most_bytes} bytes would be {count}; give a larger size to split at")
+        return self._cut([max(1, -(-row.parameter_bytes // most_bytes)) for row in self.rows])
+
+    def sharded(self, servers: int) -> LayerTable:
+        """The same model with every large parameter tensor cut into a shard for each server, as `tfsched.placement` does.
+
+        A table has no shapes: a tensor is taken to have as many rows as there are servers. Times are as of `split`.
+        """
+        return self._cut([shards_of(row.parameter_bytes, servers, servers) for row in self.rows])
+
+    def _cut(self, into: Sequence[int]) -> LayerTable:
+        """Each row's parameters in so many parts, as equal as can be."""
         rows = []
-        for row in self.rows:
-            parts = max(1, -(-row.parameter_bytes // most_bytes))
+        for row, parts in zip(self.rows, into, strict=True):
             borders = [row.parameter_bytes * part // parts for part in range(parts + 1)]
             for part in range(parts - 1):
                 rows.append(Layer(f"{row.name}#{part}", 0.0, 0.0, borders[part + 1] - borders[part]))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tfsched._rules import SHARD_BYTES, shards_of
 from tfsched.errors import TfschedError
 
-# A larger variable is cut into a shard for each server. Smaller ones are packed whole: to join shards costs a worker a copy.
-SHARD_BYTES = 4 << 20
+__all__ = ["SHARD_BYTES", "Loads", "checked_shard_bytes", "shards_of"]
 
 
 class Loads:
@@ -35,13 +35,6 @@ class Loads:
     def add(self, server: int, size: int) -> None:
         """Has `server` hold `size` bytes more."""
         self._bytes[server] += size
-
-
-def shards_of(size: int, rows: int, servers: int, shard_bytes: int = SHARD_BYTES) -> int:
-    """Into how many shards a variable of `size` bytes is cut along its axis of `rows`."""
-    if size <= shard_bytes or rows < 2:
-        return 1
-    return min(servers, rows)
 
 
 def checked_shard_bytes(shard_bytes: int) -> int:

@@ -16,6 +16,17 @@ def dag_of_placed_graph(view: GraphView, needed: list[bool], transfers: list[Tra
     Ops of other tasks take part, in no time, where they lead from this task back to it: a recv that depends on them must not
     look like a leaf.
 
+    What joins the shards of a variable counts as a part of the op that uses the variable: it waits for whatever that op
+    waits for. By itself it would be a computation that two recvs activate. TIO, which counts the recvs that a computation
+    needs, would then put the shards of the last layer in front of whole variables of the second one.
+
+    ::
+
+        before   x ─────────────► MatMul        after   x ─┬──────────────────► MatMul
+                 w/part_0 ─┐        ▲                      └────────┐             ▲
+                 w/part_1 ─┴► join ─┘                   w/part_0 ─┐ ▼             │
+                                                        w/part_1 ─┴► join ────────┘
+
     Args:
       view: the placed graph.
       needed: per node whether the step runs it.
@@ -75,7 +86,7 @@ def dag_of_placed_graph(view: GraphView, needed: list[bool], transfers: list[Tra
         node = view.nodes[number]
         ops.append(Op(node.name, compute, input_names(number)))
         emitted.add(node.name)
-    return Dag(resources.values(), ops)
+    return Dag(resources.values(), _late_joins(view, ops, included, recv_of))
 
 
 def _included(view: GraphView, needed: list[bool], receiver: str) -> list[bool]:
@@ -88,3 +99,41 @@ def _included(view: GraphView, needed: list[bool], receiver: str) -> list[bool]:
     for number in reversed(view.topological):
         before[number] = own[number] or any(before[consumer] for consumer in view.consumers[number])
     return [needed[number] and after[number] and before[number] for number in range(len(own))]
+
+
+def _late_joins(view: GraphView, ops: list[Op], included: list[bool], recv_of: dict[tuple[int, int], str]) -> list[Op]:
+    """The ops, of which those that only join recvs wait for what the first op that uses the join waits for."""
+    joins = [number for number in view.topological if included[number] and _joins_recvs(view, number, recv_of)]
+    if not joins:
+        return ops
+    # Per node the joins that it depends on, as bits: to wait for one of those would be a cycle.
+    behind = [0] * len(view.nodes)
+    for bit, number in enumerate(joins):
+        behind[number] = 1 << bit
+    for number in view.topological:
+        for source in view.inputs(number):
+            behind[number] |= behind[source]
+    names = {op.name: index for index, op in enumerate(ops)}
+    place = {number: position for position, number in enumerate(view.topological)}
+    result = list(ops)
+    for bit, number in enumerate(joins):
+        for user in sorted(view.consumers[number], key=place.__getitem__):
+            sources = [edge.source for edge in view.data_inputs[user] if edge.source >= 0 and edge.source != number]
+            late = [
+                view.nodes[source].name
+                for source in dict.fromkeys(sources)
+                if not behind[source] >> bit & 1 and source not in joins and view.nodes[source].name in names
+            ]
+            if included[user] and late:
+                index = names[view.nodes[number].name]
+                result[index] = result[index]._replace(inputs=tuple(dict.fromkeys([*result[index].inputs, *late])))
+                break
+    return result
+
+
+def _joins_recvs(view: GraphView, number: int, recv_of: dict[tuple[int, int], str]) -> bool:
+    """Whether the node puts at least two recvs side by side, and nothing else."""
+    if view.nodes[number].op != "ConcatV2":
+        return False
+    *values, _ = range(len(view.data_inputs[number]))  # the last input is the axis
+    return len(values) > 1 and all((number, position) in recv_of for position in values)
