@@ -12,10 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfsched._options import Options
-from tfsched.grappler.reading.transfers import PROXY_OP
+from tfsched.grappler.reading.graph import GraphView
+from tfsched.grappler.reading.transfers import PROXY_OP, find_transfers
 from tfsched.grappler.rewrite import rewrite
+from tfsched.grappler.sending.dags import dag_of_placed_graph
 from tfsched.grappler.sending.proxies import strip_proxies
 from tfsched.ordering import Plan
+from tfsched.ordering.tio import tio
 
 tf1 = tf.compat.v1
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -94,7 +97,7 @@ def test_tio_ranks_a_chain_in_the_order_of_use():
     assert {node.attr["receiver"].s.decode() for node in proxies(changed)} == {TASKS[2]}
 
 
-@pytest.mark.parametrize("more", ["", "shape first", "needs itself"])
+@pytest.mark.parametrize("more", ["", "cast", "shape first", "needs itself"])
 def test_tio_ranks_shards_where_their_variable_is_used(more):
     def sharded():
         with tf.device(PS0):  # ranks are those of a sender
@@ -102,6 +105,8 @@ def test_tio_ranks_shards_where_their_variable_is_used(more):
         with tf.device(WORKER):
             joined = tf.concat(parts, axis=0)
             extra = [tf.shape(joined)] if more == "shape first" else []
+            if more == "cast":
+                joined = tf.transpose(tf.cast(tf.cast(joined, tf.float64), tf.float32))
         (hidden,) = chain()
         with tf.device(WORKER):
             if more == "needs itself":  # what uses it waits for nothing else: there is nothing to wait for
@@ -118,6 +123,20 @@ def test_tio_ranks_shards_where_their_variable_is_used(more):
         assert max(shards) <= 1 and min(whole) >= 0
     else:
         assert min(shards) > whole[-1]
+
+
+def test_shards_that_are_used_with_each_other_are_ordered():
+    def crossed():
+        with tf.device(PS0):
+            parts = [[tf1.placeholder(tf.float32, [1, 2], f"w{name}/part_{number}") for number in range(2)] for name in "ab"]
+        with tf.device(WORKER):
+            a, b = (tf.concat(one, axis=0) for one in parts)
+            return [tf.matmul(a, tf.transpose(b)), tf.matmul(b, tf.transpose(a))]
+
+    view = GraphView(build(crossed)[0])
+    needed = [True] * len(view.nodes)
+    dag = dag_of_placed_graph(view, needed, find_transfers(view, needed), TASKS[2])  # a cycle would be refused
+    assert sorted(tio(dag).values()) == [2.0, 2.0, 4.0, 4.0]
 
 
 def test_one_proxy_serves_all_consumers_of_a_task_and_local_ones_keep_their_edge():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.transfers import Transfer
 from tfsched.ordering.dag import Dag, Op, Resource
@@ -106,28 +108,48 @@ def _late_joins(view: GraphView, ops: list[Op], included: list[bool], recv_of: d
     joins = [number for number in view.topological if included[number] and _joins_recvs(view, number, recv_of)]
     if not joins:
         return ops
-    # Per node the joins that it depends on, as bits: to wait for one of those would be a cycle.
-    behind = [0] * len(view.nodes)
-    for bit, number in enumerate(joins):
-        behind[number] = 1 << bit
+    bit_of = {number: 1 << index for index, number in enumerate(joins)}
+    behind = [bit_of.get(number, 0) for number in range(len(view.nodes))]  # the joins that each node depends on
     for number in view.topological:
         for source in view.inputs(number):
             behind[number] |= behind[source]
-    names = {op.name: index for index, op in enumerate(ops)}
+    index_of = {op.name: index for index, op in enumerate(ops)}
     place = {number: position for position, number in enumerate(view.topological)}
-    result = list(ops)
-    for bit, number in enumerate(joins):
-        for user in sorted(view.consumers[number], key=place.__getitem__):
-            sources = [edge.source for edge in view.data_inputs[user] if edge.source >= 0 and edge.source != number]
+    waits = [False] * len(view.nodes)  # for a recv
+    for number in view.topological:
+        own = any((number, position) in recv_of for position in range(len(view.data_inputs[number])))
+        waits[number] = own or any(waits[source] for source in view.inputs(number))
+    users: dict[int, tuple[int, list[int]]] = {}  # join -> the place of its user, and what else that one waits for
+    for number in joins:
+        # A cast or a transposition of the join is not its user yet.
+        reached = [(place[user], user) for user in view.consumers[number]]
+        heapq.heapify(reached)
+        seen = set(view.consumers[number])
+        while reached and number not in users:
+            at, user = heapq.heappop(reached)
+            sources = dict.fromkeys(edge.source for edge in view.data_inputs[user] if edge.source >= 0)
+            waiting = [source for source in sources if waits[source]]
             late = [
-                view.nodes[source].name
-                for source in dict.fromkeys(sources)
-                if not behind[source] >> bit & 1 and source not in joins and view.nodes[source].name in names
+                source
+                for source in waiting
+                if source not in bit_of and not behind[source] & bit_of[number] and view.nodes[source].name in index_of
             ]
             if included[user] and late:
-                index = names[view.nodes[number].name]
-                result[index] = result[index]._replace(inputs=tuple(dict.fromkeys([*result[index].inputs, *late])))
-                break
+                users[number] = at, late
+            elif len(waiting) > 1:
+                break  # it uses the join with nothing but the join
+            for more in view.consumers[user]:
+                if more not in seen:
+                    seen.add(more)
+                    heapq.heappush(reached, (place[more], more))
+    result = list(ops)
+    sooner = sum(bit_of[number] for number in joins if number not in users)
+    for number in sorted(users, key=lambda number: users[number][0]):
+        # Of joins that wait for each other's users, the one that is used first does not: there is no cycle.
+        names = [view.nodes[source].name for source in users[number][1] if not behind[source] & ~sooner]
+        index = index_of[view.nodes[number].name]
+        result[index] = result[index]._replace(inputs=tuple(dict.fromkeys([*result[index].inputs, *names])))
+        sooner |= bit_of[number]
     return result
 
 
