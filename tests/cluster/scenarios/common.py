@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import time
 import typing
 
 import tensorflow as tf
@@ -23,6 +24,16 @@ def transfers(task):
     import tfsched
 
     return tfsched.transfers()
+
+
+def wait_until_sent(read=None, limit_s=30):
+    """Returns once no update is under way, and nothing is queued or on the wire; ``read`` gives the tasks' counters."""
+    fields = ("expectations", "queue_depth", "on_wire_bytes")
+    until = time.monotonic() + limit_s
+    while any(one[field] for one in (read() if read else [stats(None)]) for field in fields):
+        if time.monotonic() > until:
+            raise TimeoutError(f"not sent within {limit_s} s: {read() if read else stats(None)}")
+        time.sleep(0.001)
 
 
 def tcp_sockets():

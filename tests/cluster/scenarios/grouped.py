@@ -67,10 +67,13 @@ def train(task, options=None, steps=4, use_resource=True):
 
 
 def _sent(session, task):
-    """What the servers and this worker have sent in order since they were asked last."""
+    """What the servers and this worker have sent in order since they were asked last, once nothing is under way."""
     import tfsched
 
     tasks = [f"/job:ps/replica:0/task:{number}" for number in range(len(task.spec["cluster"]["ps"]))]
     tasks.append(f"/job:worker/replica:0/task:{task.spec['index']}")
+    # A step across the barrier returns while its pushes, and what servers send ahead for them, are under way.
+    tfsched.drain()
+    common.wait_until_sent(lambda: [tfsched.stats(session, name) for name in tasks])
     rows = [row for name in tasks for row in tfsched.transfers(session, name, clear=True) if row["from"] == name]
     return [row for row in rows if row["rank"] >= 0]

@@ -6,7 +6,7 @@ import time
 
 import tensorflow as tf
 
-from . import mirrored
+from . import common, mirrored
 
 # From the first layer on: the last one's gradient is ready first, needed last, and the largest.
 _WIDTHS = (64, 128, 128, 128, 128, 1024)
@@ -102,7 +102,7 @@ def train(task, options=None, steps=4, urgent_behind_largest=False):
             import tfsched
 
             tfsched.drain()
-            _wait_until_sent()
+            common.wait_until_sent()  # its peer may be behind: so the next step begins at about the same time
             tfsched.transfers(clear=True)
         task.state["planned begin_us"] = time.time_ns() // 1000
         step(tf.constant(number))
@@ -111,22 +111,11 @@ def train(task, options=None, steps=4, urgent_behind_largest=False):
     return {"variables": [mirrored._text(one) for one in variables]}
 
 
-def _wait_until_sent(limit_s=30):
-    """A worker's step ends when it has received all; its peer may be behind. So the next begins at about the same time."""
-    import tfsched
-
-    until = time.monotonic() + limit_s
-    while tfsched.stats()["queue_depth"] or tfsched.stats()["on_wire_bytes"]:
-        if time.monotonic() > until:
-            raise TimeoutError(f"not sent within {limit_s} s: {tfsched.stats()}")
-        time.sleep(0.001)
-
-
 def sent(task):
     """What this process's scheduler sent in the last step of ``train``, all of it."""
     import tfsched
 
-    _wait_until_sent()
+    common.wait_until_sent()
     begin_us = task.state["planned begin_us"]
     sends = [row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us]
     return json.loads(json.dumps(sends))
