@@ -240,6 +240,35 @@ def test_values_go_ahead_in_the_order_of_the_pulls():
     assert all(any(text.startswith("^tfsched/barrier/wait") for text in node.input) for node in reads)
 
 
+class ShardedStep(Step):
+    """Of the last layer, two shards are on the server."""
+
+    def tower(self, device):
+        *whole, upper, lower = self.variables
+        with tf.device(device):
+            hidden = tf1.placeholder_with_default(tf.ones([2, self.side]), [2, self.side])
+            for shards in (*([one] for one in whole), [upper, lower]):
+                values = []
+                for shard in shards:
+                    with tf.device(shard.device):
+                        values.append(tf.raw_ops.ReadVariableOp(resource=shard.handle, dtype=tf.float32))
+                hidden = tf.tanh(hidden @ (tf.concat(values, axis=1) if len(values) > 1 else values[0]))
+            loss = tf.reduce_mean(hidden)
+            return loss, tf.gradients(loss, self.variables)
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_shards_have_their_variables_place_in_the_order(barrier):
+    """Across the barrier, too, where the shards that are joined are values that were sent ahead."""
+    step = ShardedStep(side=48, servers=(PS0,) * 5)
+    result, _, _ = step.cut(step.loss, step.apply(), options=Options(barrier=barrier, policy="bytescheduler"))
+    reads = [node for node in result.node if node.op == ("ReadVariableOp" if barrier else "TfschedRead")]
+    variable_of = {node.name: node.input[0] for node in reads}
+    proxies = [node for node in result.node if node.op == "TfschedProxy"]
+    rank_of = {variable_of[source]: node.attr["rank"].i for node in proxies if (source := node.input[0]) in variable_of}
+    assert sorted(rank_of, key=rank_of.get) == [f"w{number}" for number in range(5)]
+
+
 @pytest.mark.parametrize("side", [45, 46])
 def test_small_values_are_read_when_they_are_asked_for(side):
     """8,100 bytes are, 8,464 are not."""

@@ -97,12 +97,14 @@ def test_tio_ranks_a_chain_in_the_order_of_use():
     assert {node.attr["receiver"].s.decode() for node in proxies(changed)} == {TASKS[2]}
 
 
-@pytest.mark.parametrize("more", ["", "cast", "shape first", "needs itself"])
+@pytest.mark.parametrize("more", ["", "cast", "shape first", "needs itself", "parts are cast"])
 def test_tio_ranks_shards_where_their_variable_is_used(more):
     def sharded():
         with tf.device(PS0):  # ranks are those of a sender
             parts = [tf1.placeholder(tf.float32, [1, 2], f"last/part_{number}") for number in range(2)]
         with tf.device(WORKER):
+            if more == "parts are cast":
+                parts = [tf.cast(tf.cast(part, tf.float64), tf.float32) for part in parts]
             joined = tf.concat(parts, axis=0)
             extra = [tf.shape(joined)] if more == "shape first" else []
             if more == "cast":

@@ -158,4 +158,14 @@ def _joins_recvs(view: GraphView, number: int, recv_of: dict[tuple[int, int], st
     if view.nodes[number].op != "ConcatV2":
         return False
     *values, _ = range(len(view.data_inputs[number]))  # the last input is the axis
-    return len(values) > 1 and all((number, position) in recv_of for position in values)
+    return len(values) > 1 and all(_is_recv(view, number, position, recv_of) for position in values)
+
+
+def _is_recv(view: GraphView, number: int, position: int, recv_of: dict[tuple[int, int], str]) -> bool:
+    """Whether an input is a recv, or made of one and of nothing else: a cast, or what takes a value that was sent ahead."""
+    while (number, position) not in recv_of:
+        edge = view.data_inputs[number][position]
+        if edge.source < 0 or len(view.data_inputs[edge.source]) != 1 or view.tasks[edge.source] != view.tasks[number]:
+            return False
+        number, position = edge.source, 0
+    return True
