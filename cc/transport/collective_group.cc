@@ -10,7 +10,9 @@
 #include "cc/core/per_process.h"
 #include "cc/core/thread_annotations.h"
 #include "cc/transport/capability.h"
+#include "cc/transport/keepalive.h"
 #include "cc/transport/runtime.h"
+#include "cc/transport/servers.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/distributed_runtime/rendezvous_mgr_interface.h"
@@ -102,6 +104,9 @@ std::shared_ptr<const CollectiveGroup> GroupOf(const WorkerEnv* env, const std::
         {member.device.name(), member.task, static_cast<uint64_t>(member.device.incarnation()), IsCapable(member.device)});
   }
   if (group->me < 0) return nullptr;
+  for (const CollectiveGroup::Member& member : group->members) {
+    if (member.task != group->self().task) GiveUpSilent(AddressOf(env, member.task));
+  }
   const MutexLock lock(&registry.mu);
   return registry.groups[id] = group;
 }

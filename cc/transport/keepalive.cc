@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
+#include <map>
 #include <thread>
 
 #include "cc/core/mutex.h"
@@ -29,10 +29,14 @@ namespace {
 // The most that the kernel accepts. Questions without an answer prove nothing but a slow network; a refusal needs one.
 constexpr int kQuestions = 127;
 constexpr auto kBetweenLooks = std::chrono::seconds(5);
+// Of a connection to a member of a group, in seconds: of silence until the first question and between questions, and until
+// the connection is given up, whether the kernel asks or what was sent is unconfirmed.
+constexpr int kMemberAskS = 2;
+constexpr int kMemberGivenUpS = 8;
 
 struct PeerPorts {
   Mutex mu;
-  std::set<int> ports TFSCHED_GUARDED_BY(mu);
+  std::map<int, bool> ports TFSCHED_GUARDED_BY(mu);  // port -> whether a member of a group listens there
 };
 
 PeerPorts& ProcessPeerPorts() {
@@ -40,7 +44,7 @@ PeerPorts& ProcessPeerPorts() {
   return ports.Get();
 }
 
-std::set<int> PortsNow() {
+std::map<int, bool> PortsNow() {
   PeerPorts& peers = ProcessPeerPorts();
   const MutexLock lock(&peers.mu);
   return peers.ports;
@@ -59,26 +63,35 @@ int PeerPort(int fd) {
   return 0;
 }
 
-void Ask(int fd, int seconds) {
-  int asks = 0;
-  socklen_t size = sizeof(asks);
-  if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &asks, &size) != 0 || asks != 0) return;
-  const int on = 1;
-  const int most = kQuestions;
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof(most));
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+int Get(int fd, int level, int option) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, level, option, &value, &size) == 0 ? value : 0;
+}
+
+void Set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
+
+void Ask(int fd, int seconds, bool member) {
+  if (member) seconds = std::min(seconds, kMemberAskS);
+  if (Get(fd, SOL_SOCKET, SO_KEEPALIVE) == 0 || Get(fd, IPPROTO_TCP, TCP_KEEPIDLE) > seconds) {
+    Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+    Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+    Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kQuestions);
+    Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  }
+  // Holds in place of the number of questions, too.
+  if (member) Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kMemberGivenUpS * 1000);
 }
 
 void Look(int seconds) {
-  const std::set<int> ports = PortsNow();
+  const std::map<int, bool> ports = PortsNow();
   DIR* directory = opendir("/proc/self/fd");
   if (directory == nullptr) return;
   while (const dirent* entry = readdir(directory)) {
     char* end = nullptr;
     const auto fd = static_cast<int>(std::strtol(entry->d_name, &end, 10));
-    if (*end == '\0' && ports.count(PeerPort(fd)) > 0) Ask(fd, seconds);
+    if (*end != '\0') continue;
+    if (const auto found = ports.find(PeerPort(fd)); found != ports.end()) Ask(fd, seconds, found->second);
   }
   closedir(directory);
 }
@@ -95,24 +108,31 @@ struct Looking {
   }
 };
 
-}  // namespace
-
-void KeepAlive(const std::string& address) {
+void Watch(const std::string& address, bool member) {
   static const int seconds = KeepAliveSeconds();
   const int port = std::atoi(address.substr(address.rfind(':') + 1).c_str());
   if (seconds <= 0 || port <= 0) return;
   {
     PeerPorts& peers = ProcessPeerPorts();
     const MutexLock lock(&peers.mu);
-    peers.ports.insert(port);
+    peers.ports[port] |= member;
   }
   static PerProcess<Looking> looking;
   looking.Get([] { return new Looking(seconds); });
+  if (member) Look(seconds);  // a group's members are connected by now
 }
+
+}  // namespace
+
+void KeepAlive(const std::string& address) { Watch(address, false); }
+
+void GiveUpSilent(const std::string& address) { Watch(address, true); }
 
 #else
 
 void KeepAlive(const std::string&) {}
+
+void GiveUpSilent(const std::string&) {}
 
 #endif
 

@@ -1,4 +1,5 @@
 // The server of protocol "grpc+tfsched": stock TensorFlow's, with the scheduler in its send path.
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -122,7 +123,7 @@ class Server : public tensorflow::GrpcServer {
     };
     const absl::Status status = GrpcServer::Init(options);
     if (!status.ok()) return status;
-    AddServer(worker_env());
+    AddServer(worker_env(), Addresses());
     tensorflow::MasterEnv* master = master_env();
     master->master_session_factory = [stock = std::move(master->master_session_factory)](
                                          tensorflow::SessionOptions options, tensorflow::MasterEnv* env,
@@ -145,6 +146,18 @@ class Server : public tensorflow::GrpcServer {
       KeepAlive(address);
       return create(address);
     };
+  }
+
+  // Of the cluster's tasks, as groups of collectives name them.
+  std::map<std::string, std::string> Addresses() const {
+    std::map<std::string, std::string> addresses;
+    const std::string replica = "/replica:" + std::to_string(server_def().replica()) + "/task:";
+    for (const auto& job : server_def().cluster().job()) {
+      for (const auto& [task, address] : job.tasks()) {
+        addresses["/job:" + job.name() + replica + std::to_string(task)] = address;
+      }
+    }
+    return addresses;
   }
 
   ~Server() override {

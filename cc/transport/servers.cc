@@ -2,6 +2,7 @@
 #include "cc/transport/servers.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "cc/core/mutex.h"
@@ -20,22 +21,38 @@ std::vector<tensorflow::WorkerEnv*>& Servers() TFSCHED_REQUIRES(mu) {
   return *servers;
 }
 
+// By server, then by task.
+std::map<const tensorflow::WorkerEnv*, std::map<std::string, std::string>>& Addresses() TFSCHED_REQUIRES(mu) {
+  static auto* addresses = new std::map<const tensorflow::WorkerEnv*, std::map<std::string, std::string>>;
+  return *addresses;
+}
+
 }  // namespace
 
-void AddServer(tensorflow::WorkerEnv* env) {
+void AddServer(tensorflow::WorkerEnv* env, std::map<std::string, std::string> addresses) {
   const MutexLock lock(&mu);
   Servers().push_back(env);
+  Addresses()[env] = std::move(addresses);
 }
 
 void RemoveServer(tensorflow::WorkerEnv* env) {
   const MutexLock lock(&mu);
   auto& servers = Servers();
   servers.erase(std::remove(servers.begin(), servers.end(), env), servers.end());
+  Addresses().erase(env);
 }
 
 int CountServers() {
   const MutexLock lock(&mu);
   return static_cast<int>(Servers().size());
+}
+
+std::string AddressOf(const tensorflow::WorkerEnv* env, const std::string& task) {
+  const MutexLock lock(&mu);
+  const auto server = Addresses().find(env);
+  if (server == Addresses().end()) return "";
+  const auto found = server->second.find(task);
+  return found == server->second.end() ? "" : found->second;
 }
 
 tensorflow::WorkerEnv* ServerOf(const tensorflow::DeviceAttributes& device, tensorflow::Device** own) {

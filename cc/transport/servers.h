@@ -2,6 +2,7 @@
 #ifndef TFSCHED_CC_TRANSPORT_SERVERS_H_
 #define TFSCHED_CC_TRANSPORT_SERVERS_H_
 
+#include <map>
 #include <string>
 
 #include "tensorflow/core/common_runtime/device.h"
@@ -12,11 +13,15 @@
 
 namespace tfsched {
 
-// A server with the scheduler in its send path has started, or goes.
-void AddServer(tensorflow::WorkerEnv* env);
+// A server with the scheduler in its send path has started, or goes. `addresses`: "HOST:PORT" of the tasks of its cluster,
+// by names like "/job:worker/replica:0/task:0".
+void AddServer(tensorflow::WorkerEnv* env, std::map<std::string, std::string> addresses);
 void RemoveServer(tensorflow::WorkerEnv* env);
 
 int CountServers();
+
+// Where a task of the server's cluster listens; "" if it is not known.
+std::string AddressOf(const tensorflow::WorkerEnv* env, const std::string& task);
 
 // Which of this process's servers has the device, by whichever name or proxy it goes in a cluster, and the server's device;
 // nullptr if none has.

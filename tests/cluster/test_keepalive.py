@@ -7,7 +7,8 @@ import pytest
 
 from tfsched.bench.testbed import Testbed, netns_available
 
-from .cluster import Cluster, cut_network, wait_until
+from .cluster import Cluster, TaskError, cut_network, wait_until
+from .test_mirrored import mirrored
 
 pytestmark = pytest.mark.timeout(300)
 _ASK_S = 2
@@ -70,3 +71,40 @@ def test_connections_to_other_tasks_ask(nursery, seconds):
             return found and set(found) == wanted
 
         wait_until(asked, 30, f"connections that ask after {wanted} s")
+
+
+@pytest.mark.parametrize("options", [None, {}], ids=["stock options", "ordered"])
+def test_a_member_of_a_group_that_is_cut_off_is_given_up(nursery, options):
+    """Nobody else would: the sessions' cluster has no coordination service, and TCP waits for a quarter of an hour."""
+    available, reason = netns_available()
+    if not available:
+        pytest.skip(reason)
+    with Testbed(["worker0", "worker1"]) as testbed, mirrored(nursery, testbed=testbed) as cluster:
+        waiting = cluster.submit("worker0", "session_collectives.train", options=options, steps=4)
+        cluster.call("worker1", "session_collectives.train", options=options, steps=3)
+        assert not waiting.done()
+        cut_network(testbed, ["worker1"], 0, up=False)
+        with pytest.raises(TaskError) as caught:
+            waiting.result(60)
+        assert caught.value.kind == "UnavailableError"
+        assert "/job:worker/replica:0/task:1" in caught.value.message
+
+
+def test_only_connections_to_members_of_a_group_are_given_up(nursery):
+    with mirrored(nursery) as cluster, Cluster(workers=2, nursery=nursery) as servers:
+        pending = [
+            cluster.submit(name, "session_collectives.train", options={}, steps=steps)
+            for name, steps in (("worker0", 4), ("worker1", 3))
+        ]
+        pending[1].result(60)
+        port = port_of(cluster, "worker1")
+
+        def asked():  # a new connection is found within seconds
+            found = [cluster.call("worker0", f"half_open.{what}", port=port) for what in ("questions", "given_up_after_s")]
+            return [set(one) for one in found] == [{2}, {8}]
+
+        wait_until(asked, 30, "connections that are given up")
+        servers.submit("worker1", "half_open.wait_for_another_worker", options={})
+        port = port_of(servers, "ps0")
+        wait_until(lambda: servers.call("worker1", "half_open.questions", port=port), 30, "a connection")
+        assert set(servers.call("worker1", "half_open.given_up_after_s", port=port)) == {0}

@@ -42,6 +42,18 @@ def began(task):
 def questions(task, port):
     """Of this process's connections to ``port``: seconds until the kernel asks the peer, 0 where it never does."""
     found = []
+    for one in _connections(port):
+        asks = one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        found.append(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) if asks else 0)
+    return found
+
+
+def given_up_after_s(task, port):
+    """Of this process's connections to ``port``: seconds until the kernel gives a silent one up, 0 where TCP decides."""
+    return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000 for one in _connections(port)]
+
+
+def _connections(port):
     for one in common.tcp_sockets():
         with one:
             try:
@@ -49,6 +61,4 @@ def questions(task, port):
             except OSError:  # it listens, or was closed since
                 continue
             if peer == port:
-                asks = one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-                found.append(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) if asks else 0)
-    return found
+                yield one
