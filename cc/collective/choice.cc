@@ -62,7 +62,8 @@ Conditions CommonConditions(const std::vector<std::string>& said) {
 //   ring        as direct                                2 (W - 1) rounds
 //
 // so a tensor goes whole while n <= a b W m / ((W - 1) (W - 2)), where m is how many messages that saves. Doubling takes the
-// place of everybody where it halves the messages: its rounds wait for each other. The ring never wins.
+// place of everybody where it halves the messages: its rounds wait for each other. By this count the ring never
+// wins.
 Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions) {
   if (conditions.way) return *conditions.way;
   if (members <= 2) return Way::kEverybody;
