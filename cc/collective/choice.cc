@@ -30,6 +30,11 @@ int RoundsOfDoubling(int members) {
   return rounds;
 }
 
+// What the slowest member's link carries in the time that a message may last.
+double FittingBytes(const Conditions& conditions) {
+  return kMessageLastsUs * static_cast<double>(conditions.pace_bps) / 8e6;
+}
+
 }  // namespace
 
 std::string WordsOf(const Conditions& own) {
@@ -87,7 +92,7 @@ int64_t PieceBytes(Way way, int members, int64_t graph_bytes, bool follow_link, 
   if (conditions.piece_bytes > 0) return conditions.piece_bytes;
   if (!follow_link) return graph_bytes;
   int64_t message = MessageBytes(way, members, graph_bytes), times = 1;
-  const double fits = kMessageLastsUs * static_cast<double>(conditions.pace_bps) / 8e6;
+  const double fits = FittingBytes(conditions);
   while (message > 0 && 2 * message <= kLargestMessage && fits >= 1.5 * static_cast<double>(message)) {
     message *= 2;
     times *= 2;
@@ -99,6 +104,11 @@ int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& cond
   const Way way = members <= 2 ? Way::kEverybody : Way::kDirect;
   const int64_t fits = PieceBytes(way, members, kLeastPart * std::max(members, 2), true, conditions);
   return std::max(kDefaultCredit, 2 * std::min(message_bytes, MessageBytes(way, members, fits)));
+}
+
+int64_t RequestWindowBytes(Way way, int members, const Conditions& conditions) {
+  if (way != Way::kDirect || members <= 2 || conditions.pace_bps <= 0) return 0;
+  return std::max<int64_t>(static_cast<int64_t>(FittingBytes(conditions)), 1);
 }
 
 }  // namespace tfsched

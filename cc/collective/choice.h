@@ -27,8 +27,8 @@ std::string WordsOf(const Conditions& own);
 Conditions CommonConditions(const std::vector<std::string>& said);
 
 // The way for a tensor of `bytes` among `members`. `whole_bytes`: while no pace is known, a tensor of at most so many goes
-// whole to everybody. Docs/allreduce.md has the rule's derivation. Whatever it says, the sums have the same bits: only who
-// asks for the ring gets other ones.
+// whole to everybody. docs/allreduce-internals.md has the rule's derivation. Whatever it says, the sums have the same bits:
+// only who asks for the ring gets other ones.
 Way Choose(int members, int64_t bytes, int64_t whole_bytes, const Conditions& conditions);
 
 // The pieces of a tensor that goes this way: what a tuner tries, or the graph's own. If they `follow_link`, these are
@@ -44,6 +44,10 @@ int64_t MessageBytes(Way way, int members, int64_t piece_bytes);
 // messages larger than those that fit the link one goes alone: none can be overtaken that is on the wire, and what a plan
 // sends whole may be a gradient of hundreds of megabytes.
 int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& conditions);
+
+// How many bytes of one tensor a member asks a peer for at a time (request_window.h): what the slowest member's link carries
+// in 8 ms. 0: all at once, where nobody has measured the links, and in the ways in which few send to one at a time.
+int64_t RequestWindowBytes(Way way, int members, const Conditions& conditions);
 
 }  // namespace tfsched
 

@@ -120,6 +120,17 @@ TEST(ChoiceTest, LargeMessagesDoNotMakeTheCreditLarger) {
   EXPECT_EQ(FittingCredit(4'000'000, 2, tuned), 8'000'000);
 }
 
+TEST(ChoiceTest, AsksForWhatTheLinkCarriesInEightMilliseconds) {
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 3, At(250'000'000)), 250'000);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, At(10'000'000'000)), 10'000'000);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, At(1)), 1);  // 0 would be all at once
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, At(0)), 0);
+  // One peer only sends.
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 2, At(250'000'000)), 0);
+  EXPECT_EQ(RequestWindowBytes(Way::kEverybody, 2, At(250'000'000)), 0);
+  EXPECT_EQ(RequestWindowBytes(Way::kRing, 4, At(250'000'000)), 0);
+}
+
 TEST(ChoiceTest, NamesAreThoseOfTheWays) {
   for (const Way way : {Way::kDirect, Way::kEverybody, Way::kDoubling, Way::kRing}) EXPECT_EQ(WayNamed(NameOf(way)), way);
   EXPECT_FALSE(WayNamed("auto").has_value());

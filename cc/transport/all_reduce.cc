@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "cc/collective/request_window.h"
+#include "cc/core/mutex.h"
+#include "cc/core/thread_annotations.h"
 #include "cc/transport/collective_counts.h"
 #include "cc/transport/fetch.h"
 #include "cc/transport/tagged_buffer.h"
@@ -28,6 +31,28 @@ int64_t NextTurns() {
   return ++begun << 24;
 }
 
+class Running;
+
+// Who exchanges in this process. While there is one only, its window holds (request_window.h): nothing else could use the
+// links. Among several, each asks for everything, so that no link waits for a question while another tensor's bytes pass.
+class Exchanging {
+ public:
+  // Whether it is alone. If another one was until now, that one's window ends.
+  bool Begin(const std::shared_ptr<Running>& one) TFSCHED_EXCLUDES(mu_);
+  void End() TFSCHED_EXCLUDES(mu_);
+
+ private:
+  Mutex mu_;
+  int64_t count_ TFSCHED_GUARDED_BY(mu_) = 0;
+  std::weak_ptr<Running> alone_ TFSCHED_GUARDED_BY(mu_);
+};
+
+// Never destroyed: exchanges may end while the process does.
+Exchanging& ProcessExchanging() {
+  static auto* exchanging = new Exchanging();
+  return *exchanging;
+}
+
 // Lives until the last message that it waits for has come: its tensors are written to until then.
 class Running : public std::enable_shared_from_this<Running> {
  public:
@@ -37,6 +62,7 @@ class Running : public std::enable_shared_from_this<Running> {
         bytes_(SizeOf(request_.spec.type)),
         scratch_(request_.input.dtype(), tensorflow::TensorShape({Exchange::ScratchElements(request_.spec)})),
         exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()),
+        window_(exchange_.Incoming(), request_.spec.members, exchange_.pieces(), bytes_, request_.window_bytes),
         first_turn_(NextTurns()) {
     const uint64_t call = std::hash<std::string>()(NameOf(request_.call));
     const std::vector<int>& ranks = request_.piece_ranks;
@@ -55,6 +81,10 @@ class Running : public std::enable_shared_from_this<Running> {
     }
   }
 
+  ~Running() {
+    if (counted_) ProcessExchanging().End();
+  }
+
   void Start() {
     const CollectiveGroup& group = *request_.group;
     absl::Status status = StatusOf(group);
@@ -62,9 +92,13 @@ class Running : public std::enable_shared_from_this<Running> {
     if (!status.ok()) return End(status);
     if (exchange_.done()) return End(absl::OkStatus());
     // All are asked first: then they send as soon as they have something.
-    for (const Message& message : exchange_.Incoming()) Receive(message);
+    for (const Message& message : window_.First()) Receive(message);
+    counted_ = true;
+    if (!ProcessExchanging().Begin(shared_from_this())) AskForTheRest();
     for (const Message& message : exchange_.Outgoing()) Send(message);
   }
+
+  void AskForTheRest() { Ask(window_.Rest()); }
 
  private:
   absl::Status Prepare() {
@@ -97,6 +131,12 @@ class Running : public std::enable_shared_from_this<Running> {
     });
   }
 
+  // Nobody would answer in a group that is broken.
+  void Ask(const std::vector<Message>& messages) {
+    if (!StatusOf(*request_.group).ok()) return;
+    for (const Message& message : messages) Receive(message);
+  }
+
   void Received(const Message& message, const absl::Status& status, const Tensor& value) {
     const std::string& peer = request_.group->members[message.peer].task;
     if (!status.ok()) return Fail(FailedWith(peer, status));
@@ -106,6 +146,7 @@ class Running : public std::enable_shared_from_this<Running> {
                                                ", and this worker expects ", message.range.size(), " of type ",
                                                tensorflow::DataTypeString(request_.input.dtype()), "."));
     }
+    Ask(window_.Arrived(message));
     // What has no place is kept; the other lies there, or is copied there.
     std::shared_ptr<void> owner;
     if (message.memory == Memory::kArrived) owner = std::make_shared<Tensor>(value);
@@ -147,6 +188,8 @@ class Running : public std::enable_shared_from_this<Running> {
   const int64_t bytes_;
   const Tensor scratch_;
   Exchange exchange_;
+  RequestWindow window_;
+  bool counted_ = false;  // by Exchanging
   const int64_t first_turn_;
   // By piece, where pieces have ranks of their own, and by receiver.
   std::vector<std::vector<std::shared_ptr<const TransferInfo>>> infos_, contribution_infos_;
@@ -154,6 +197,25 @@ class Running : public std::enable_shared_from_this<Running> {
   tsl::core::RefCountPtr<tensorflow::RemoteRendezvous> rendezvous_;
   tensorflow::Device* device_ = nullptr;
 };
+
+bool Exchanging::Begin(const std::shared_ptr<Running>& one) {
+  std::shared_ptr<Running> other;
+  bool alone = false;
+  {
+    const MutexLock lock(&mu_);
+    other = alone_.lock();
+    alone_.reset();
+    alone = ++count_ == 1;
+    if (alone) alone_ = one;
+  }
+  if (other != nullptr) other->AskForTheRest();
+  return alone;
+}
+
+void Exchanging::End() {
+  const MutexLock lock(&mu_);
+  --count_;
+}
 
 }  // namespace
 
@@ -169,6 +231,8 @@ void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter
     if (conditions) {
       spec.way = Choose(spec.members, spec.elements * SizeOf(spec.type), request.whole_bytes, *conditions);
       spec.piece_bytes = PieceBytes(spec.way, spec.members, spec.piece_bytes, request.follow_link, *conditions);
+      // A plan says when each piece leaves: it can only if all are asked for.
+      if (request.piece_ranks.empty()) request.window_bytes = RequestWindowBytes(spec.way, spec.members, *conditions);
       if (request.tag.credit_bytes < 0) {
         const int64_t message_bytes = MessageBytes(spec.way, spec.members, spec.piece_bytes);
         request.tag.credit_bytes = FittingCredit(message_bytes, spec.members, *conditions);

@@ -38,3 +38,29 @@ def test_workers_that_want_different_algorithms_run_stock(nursery):
             assert counted(cluster, name)["packs_stock"] == STEPS and counted(cluster, name)["all_reduces"] == 0
             said = [line for line in cluster.log(name).splitlines() if LEFT_TO_STOCK in line]
             assert len(said) == 1 and "task:1 has algorithm ring" in said[0]
+
+
+def most_asked_bytes(sends, receiver):
+    """Of what the receiver asked one sender for, and had not got yet: the most at any time."""
+    rows = [row for row in sends if row["to"].endswith(receiver)]
+    events = [(row["requested_us"], row["bytes"]) for row in rows] + [(row["released_us"], -row["bytes"]) for row in rows]
+    asked = [0]
+    for _, size in sorted(events):
+        asked.append(asked[-1] + size)
+    return max(asked)
+
+
+def test_of_a_tensor_that_is_alone_no_more_is_asked_for_than_the_link_carries_in_8_ms(nursery):
+    """Else TCP says which worker gets its bytes first, and one of them is late. 4 MB, at 100 kB in 8 ms."""
+    environment = {name: {"TFSCHED_EMULATED_BPS": "100e6"} for name in WORKERS}
+    arguments = {"options": {"partition_bytes": 60_000}, "steps": 3}
+    with Cluster(ps=0, workers=3, nursery=nursery, mirrored=True, environment=environment) as cluster:
+        alone = everywhere(cluster, "mirrored.reduce_at_once", sizes=[1_000_000], **arguments)
+        together = everywhere(cluster, "mirrored.reduce_at_once", sizes=[960_000, 40_000], **arguments)
+    for number, sends in enumerate(alone):
+        for receiver in {0, 1, 2} - {number}:
+            assert 20_000 <= most_asked_bytes(sends, f"task:{receiver}") <= 300_000
+    # Of several tensors everything is, also of the one that began first, so that none waits for a question: 2.7 MB.
+    for number, sends in enumerate(together):
+        for receiver in {0, 1, 2} - {number}:
+            assert most_asked_bytes(sends, f"task:{receiver}") > 1_000_000

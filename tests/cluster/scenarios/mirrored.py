@@ -2,8 +2,11 @@
 
 import contextlib
 import threading
+import time
 
 import tensorflow as tf
+
+from . import common
 
 _WIDTH = 40
 _WIDE = 1024
@@ -140,6 +143,27 @@ def train_integers(task, options=None, steps=3):
             if not bool(tf.reduce_all(one == other)):
                 return False
     return True
+
+
+def reduce_at_once(task, sizes, steps, options):
+    """All-reduces tensors of so many elements, all of them at once; what this worker sent in the last step."""
+    strategy = join(task, options)
+
+    @tf.function
+    def reduced(number):
+        def replica():
+            mine = [tf.reshape(tf.fill([size, 1], tf.cast(number, tf.float32)), [size]) for size in sizes]
+            return tf.distribute.get_replica_context().all_reduce("sum", mine)
+
+        return [strategy.experimental_local_results(one)[0][0] for one in strategy.run(replica)]
+
+    for number in range(steps):
+        begin_us = time.time_ns() // 1000
+        reduced(tf.constant(number))
+    common.wait_until_sent()
+    import tfsched
+
+    return [row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us]
 
 
 def fit(task, options=None, epochs=2, steps_per_execution=1, rule="adam"):
