@@ -108,13 +108,11 @@ class AskingGroup {
 TEST(RequestWindowTest, EverythingArrivesWhateverTheWindow) {
   uint32_t seed = 0;
   for (const Way way : {Way::kDirect, Way::kEverybody, Way::kDoubling, Way::kRing}) {
-    for (const int members : {2, 3, 4, 7}) {
-      for (const int64_t piece : {4, 1000, 20000}) {
+    for (const int members : {2, 3, 5}) {
+      for (const int64_t piece : {4, 1000}) {
         for (const int64_t window : {0, 1, 128, 700, 100000}) {
-          for (int repeat = 0; repeat < 3; ++repeat) {
-            AskingGroup group(way, members, 3210, piece, window, ++seed);
-            EXPECT_TRUE(group.Run()) << NameOf(way) << " of " << members << ", pieces of " << piece << ", window " << window;
-          }
+          AskingGroup group(way, members, 700, piece, window, ++seed);
+          EXPECT_TRUE(group.Run()) << NameOf(way) << " of " << members << ", pieces of " << piece << ", window " << window;
         }
       }
     }
@@ -122,8 +120,8 @@ TEST(RequestWindowTest, EverythingArrivesWhateverTheWindow) {
 }
 
 TEST(RequestWindowTest, EverythingArrivesIfWindowsAreOpened) {
-  for (uint32_t seed = 0; seed < 100; ++seed) {
-    AskingGroup group(Way::kDirect, 3 + static_cast<int>(seed % 3), 3210, 1000, 1 + 500 * (seed % 4), seed);
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    AskingGroup group(Way::kDirect, 3 + static_cast<int>(seed % 3), 700, 1000, 1 + 500 * (seed % 4), seed);
     EXPECT_TRUE(group.Run(/*opens=*/true)) << seed;
   }
 }

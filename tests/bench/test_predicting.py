@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.simulator.test_workload import traced
 from tfsched import TfschedError
 from tfsched.bench import BenchConfig, BenchError, predicting, run
 from tfsched.ordering import AllReduce, exchange_dag, make_plan
@@ -67,6 +68,16 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
 def test_across_the_barrier_bytes_move_as_fast_as_both_ways_at_once():
     shares = [predicting._both_ways({"communication_s": 1.0, "both_s": both_s}) for both_s in (None, 0.9, 1.25)]
     assert shares == [1.0, 1.0, 0.8]
+
+
+def test_updates_take_the_traced_time():
+    """Else what a server updates for long is pulled at once, in front of what is urgent and comes a moment later."""
+    bounds = {"compute_s": 1.0, "communication_s": 1.0, "compute_p95_over_p50": 1.0}
+    trace = traced(train=True)
+    for step in trace.steps:
+        step.ops.update({"apply0": (500, 30), "apply1": (500, 50)})
+    _, cluster = predicting._with_servers({"workers": 1, "ps": 2, "phase": "train", "bounds": bounds}, trace)
+    assert cluster.update_us_per_mb == pytest.approx(400_000)
 
 
 def test_only_stock_tensorflows_messages_take_turns():

@@ -15,6 +15,7 @@ from tfsched.simulator import (
     SimulatorError,
     Workload,
     simulate,
+    update_us_per_mb_of_trace,
     workload_of_dag,
     workload_of_trace,
 )
@@ -197,6 +198,17 @@ def test_a_trace_of_stock_tensorflow_carries_its_order() -> None:
     assert set(workload_of_trace(trace).request_orders) == {(1, 0)}
     trace.steps[0].sends = [{"rank": 0}]
     assert len(workload_of_trace(trace).request_orders) == 2
+
+
+def test_a_trace_tells_how_long_servers_update() -> None:
+    trace = traced(train=True)
+    assert update_us_per_mb_of_trace(trace) == update_us_per_mb_of_trace(traced(train=False)) == 0.0
+    for step, slow in zip(trace.steps, (1, 1, 10), strict=True):
+        step.ops.update({"apply0": (500, 30 * slow), "apply1": (500, 50 * slow), "scaled0": (400, 70)})
+    assert update_us_per_mb_of_trace(trace) == pytest.approx(80 / 200 * 1e6)  # of medians; 100 bytes each
+    for step in trace.steps:
+        del step.ops["apply1"]
+    assert update_us_per_mb_of_trace(trace) == pytest.approx(30 / 100 * 1e6)
 
 
 def test_a_trace_without_the_worker_is_one_sentence() -> None:

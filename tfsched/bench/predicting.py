@@ -152,7 +152,7 @@ def _scaled(workload: Workload, factor: float) -> Workload:
 
 
 def _with_servers(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Cluster]:
-    from tfsched.simulator import Cluster, methods, simulate, workload_of_trace
+    from tfsched.simulator import Cluster, methods, simulate, update_us_per_mb_of_trace, workload_of_trace
 
     bounds, workers, servers = result["bounds"], result["workers"], result["ps"]
     workload = workload_of_trace(trace, phase=result["phase"])
@@ -170,6 +170,7 @@ def _with_servers(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Clus
         workers=workers,
         servers=servers,
         bandwidth_bps=most_bytes * 8 / bounds.get("pull_s", bounds["communication_s"]),
+        update_us_per_mb=update_us_per_mb_of_trace(trace),
         contention=_contention(bounds),
         **_drift(result),
     )

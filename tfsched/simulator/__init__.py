@@ -7,7 +7,7 @@ The scheduling policies are those of cc/core, driven through a virtual clock (do
 from .cluster import Cluster
 from .errors import SimulatorError
 from .from_dag import workload_of_dag
-from .from_trace import workload_of_trace
+from .from_trace import update_us_per_mb_of_trace, workload_of_trace
 from .jobs import Alone, Beside, Control, Job, Jobs
 from .method import Method, methods
 from .result import Result, Segment, Span
@@ -31,6 +31,7 @@ __all__ = [
     "Workload",
     "methods",
     "simulate",
+    "update_us_per_mb_of_trace",
     "workload_of_dag",
     "workload_of_trace",
 ]

@@ -80,6 +80,29 @@ def workload_of_trace(trace: Any, phase: str | None = None, worker: str | None =
     return Workload(ops, tuple(parameters.values()), phase, streams, tuple(_orders(trace.steps, list(parameters))))
 
 
+def update_us_per_mb_of_trace(trace: Any) -> float:
+    """How long servers take to apply an update of 10^6 bytes, in µs; 0 for a trace without updates of what is pulled.
+
+    Of all variables together: each update's median over the traced steps. What reads the new value is not counted.
+    """
+    nodes = _Nodes(trace.nodes)
+    sizes: dict[str, float] = {}
+    for name in trace.links:
+        variable = nodes.variable_behind(_source(name))
+        if variable is not None:
+            sizes[variable] = max(sizes.get(variable, 0.0), float(trace.sizes.get(name, 0)))
+    total_us = total_bytes = 0.0
+    for name, op in nodes.op.items():
+        if not is_update(op) or not nodes.inputs[name]:
+            continue
+        size = sizes.get(nodes.variable_behind(nodes.inputs[name][0][0]) or "", 0.0)
+        found = [float(step.ops[name][1]) for step in trace.steps if name in step.ops]
+        if size > 0 and found:
+            total_us += statistics.median(found)
+            total_bytes += size
+    return total_us / total_bytes * 1e6 if total_bytes > 0 else 0.0
+
+
 def _workload_of_exchanges(trace: Any) -> Workload:
     dag = trace.dag(trace.receivers()[0])  # its recvs and two chains of ops: ready/<name>, begin and use/<name>
     links = {dag.ops[i].name for i in dag.recv_indices}
