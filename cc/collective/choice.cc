@@ -106,9 +106,10 @@ int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& cond
   return std::max(kDefaultCredit, 2 * std::min(message_bytes, MessageBytes(way, members, fits)));
 }
 
-int64_t RequestWindowBytes(Way way, int members, const Conditions& conditions) {
-  if (way != Way::kDirect || members <= 2 || conditions.pace_bps <= 0) return 0;
-  return std::max<int64_t>(static_cast<int64_t>(FittingBytes(conditions)), 1);
+int64_t RequestWindowBytes(Way way, int members, int64_t answer_us, const Conditions& conditions) {
+  if (way != Way::kDirect || members <= 2 || conditions.pace_bps <= 0 || answer_us <= 0) return 0;
+  const double us = kMessageLastsUs + static_cast<double>(answer_us);
+  return std::max<int64_t>(static_cast<int64_t>(us * static_cast<double>(conditions.pace_bps) / 8e6), 1);
 }
 
 }  // namespace tfsched

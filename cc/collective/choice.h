@@ -46,8 +46,9 @@ int64_t MessageBytes(Way way, int members, int64_t piece_bytes);
 int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& conditions);
 
 // How many bytes of one tensor a member asks a peer for at a time (request_window.h): what the slowest member's link carries
-// in 8 ms. 0: all at once, where nobody has measured the links, and in the ways in which few send to one at a time.
-int64_t RequestWindowBytes(Way way, int members, const Conditions& conditions);
+// in 8 ms, and while an answer is under way (`answer_us`, answer_times.h). 0: all at once, where the links' pace or the
+// answers' time is not known, and in the ways in which few send to one at a time.
+int64_t RequestWindowBytes(Way way, int members, int64_t answer_us, const Conditions& conditions);
 
 }  // namespace tfsched
 

@@ -120,15 +120,17 @@ TEST(ChoiceTest, LargeMessagesDoNotMakeTheCreditLarger) {
   EXPECT_EQ(FittingCredit(4'000'000, 2, tuned), 8'000'000);
 }
 
-TEST(ChoiceTest, AsksForWhatTheLinkCarriesInEightMilliseconds) {
-  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 3, At(250'000'000)), 250'000);
-  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, At(10'000'000'000)), 10'000'000);
-  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, At(1)), 1);  // 0 would be all at once
-  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, At(0)), 0);
+TEST(ChoiceTest, AsksForWhatTheLinkCarriesInEightMillisecondsAndUntilAnAnswerComes) {
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 3, 1'000, At(250'000'000)), 281'250);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 3, 32'000, At(250'000'000)), 1'250'000);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, 2'000, At(10'000'000'000)), 12'500'000);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, 1, At(1)), 1);  // 0 would be all at once
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, 1'000, At(0)), 0);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 4, 0, At(250'000'000)), 0);
   // One peer only sends.
-  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 2, At(250'000'000)), 0);
-  EXPECT_EQ(RequestWindowBytes(Way::kEverybody, 2, At(250'000'000)), 0);
-  EXPECT_EQ(RequestWindowBytes(Way::kRing, 4, At(250'000'000)), 0);
+  EXPECT_EQ(RequestWindowBytes(Way::kDirect, 2, 1'000, At(250'000'000)), 0);
+  EXPECT_EQ(RequestWindowBytes(Way::kEverybody, 2, 1'000, At(250'000'000)), 0);
+  EXPECT_EQ(RequestWindowBytes(Way::kRing, 4, 1'000, At(250'000'000)), 0);
 }
 
 TEST(ChoiceTest, NamesAreThoseOfTheWays) {

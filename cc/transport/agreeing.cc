@@ -1,5 +1,6 @@
 // Agreeing on an all-reduce: each member asks each other one what it is about to do; and what is counted of it.
 #include <atomic>
+#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
@@ -68,6 +69,7 @@ class Agreement : public std::enable_shared_from_this<Agreement> {
     tensorflow::Device* device = nullptr;
     const absl::Status found = group_->env->device_mgr->LookupDevice(group_->self().device, &device);
     if (!found.ok()) return End(found, false);
+    asked_ = std::chrono::steady_clock::now();
     for (size_t step = 1; step <= peers; ++step) {
       const int peer = static_cast<int>((group_->me + step) % group_->members.size());
       FetchRequest question;
@@ -91,6 +93,8 @@ class Agreement : public std::enable_shared_from_this<Agreement> {
       BreakGroup(*group_, FailedWith(group_->members[peer].task, status));
       return End(StatusOf(*group_), false);
     }
+    const auto took = std::chrono::steady_clock::now() - asked_;
+    group_->answers->Answered(peer, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
     {
       const MutexLock lock(&mu_);
       const bool is_text = text.dtype() == tensorflow::DT_STRING && text.NumElements() == 1;
@@ -154,6 +158,7 @@ class Agreement : public std::enable_shared_from_this<Agreement> {
   Mutex mu_;
   std::vector<std::pair<bool, std::string>> said_ TFSCHED_GUARDED_BY(mu_);  // by member: whether it has spoken, and what
   size_t missing_ TFSCHED_GUARDED_BY(mu_) = 0;
+  std::chrono::steady_clock::time_point asked_;  // set before anybody is
 };
 
 }  // namespace

@@ -35,15 +35,21 @@ class Running;
 
 // Who exchanges in this process. While there is one only, its window holds (request_window.h): nothing else could use the
 // links. Among several, each asks for everything, so that no link waits for a question while another tensor's bytes pass.
+//
+// A sender whose peers ask for little at a time is never busy for long, and then measures no pace (pace.h). So each
+// kMeasured-th window does not hold, or one that was found for a faster link would stay.
 class Exchanging {
  public:
-  // Whether it is alone. If another one was until now, that one's window ends.
+  static constexpr int64_t kMeasured = 4;
+
+  // Whether its window holds. If another one's did until now, that one's window ends.
   bool Begin(const std::shared_ptr<Running>& one) TFSCHED_EXCLUDES(mu_);
   void End() TFSCHED_EXCLUDES(mu_);
 
  private:
   Mutex mu_;
   int64_t count_ TFSCHED_GUARDED_BY(mu_) = 0;
+  int64_t windows_ TFSCHED_GUARDED_BY(mu_) = 0;  // that were asked for
   std::weak_ptr<Running> alone_ TFSCHED_GUARDED_BY(mu_);
 };
 
@@ -200,16 +206,16 @@ class Running : public std::enable_shared_from_this<Running> {
 
 bool Exchanging::Begin(const std::shared_ptr<Running>& one) {
   std::shared_ptr<Running> other;
-  bool alone = false;
+  bool holds = false;
   {
     const MutexLock lock(&mu_);
     other = alone_.lock();
     alone_.reset();
-    alone = ++count_ == 1;
-    if (alone) alone_ = one;
+    holds = ++count_ == 1 && ++windows_ % kMeasured != 0;
+    if (holds) alone_ = one;
   }
   if (other != nullptr) other->AskForTheRest();
-  return alone;
+  return holds;
 }
 
 void Exchanging::End() {
@@ -232,7 +238,9 @@ void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter
       spec.way = Choose(spec.members, spec.elements * SizeOf(spec.type), request.whole_bytes, *conditions);
       spec.piece_bytes = PieceBytes(spec.way, spec.members, spec.piece_bytes, request.follow_link, *conditions);
       // A plan says when each piece leaves: it can only if all are asked for.
-      if (request.piece_ranks.empty()) request.window_bytes = RequestWindowBytes(spec.way, spec.members, *conditions);
+      if (request.piece_ranks.empty()) {
+        request.window_bytes = RequestWindowBytes(spec.way, spec.members, group.answers->FarthestUs(), *conditions);
+      }
       if (request.tag.credit_bytes < 0) {
         const int64_t message_bytes = MessageBytes(spec.way, spec.members, spec.piece_bytes);
         request.tag.credit_bytes = FittingCredit(message_bytes, spec.members, *conditions);

@@ -104,6 +104,7 @@ std::shared_ptr<const CollectiveGroup> GroupOf(const WorkerEnv* env, const std::
         {member.device.name(), member.task, static_cast<uint64_t>(member.device.incarnation()), IsCapable(member.device)});
   }
   if (group->me < 0) return nullptr;
+  group->answers = std::make_shared<AnswerTimes>(params.members.size(), group->me);
   for (const CollectiveGroup::Member& member : group->members) {
     if (member.task != group->self().task) GiveUpSilent(AddressOf(env, member.task));
   }

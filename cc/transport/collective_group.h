@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/barrier/outcome.h"
+#include "cc/collective/answer_times.h"
 #include "cc/collective/statements.h"
 #include "tensorflow/core/distributed_runtime/worker_env.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -33,6 +34,7 @@ struct CollectiveGroup {
   // Of the rendezvous through which its messages go: the same on all members, and no step's of a session or function.
   int64_t step_id = 0;
   std::vector<Member> members;
+  std::shared_ptr<AnswerTimes> answers;  // of the members to this one's questions
 
   const Member& self() const { return members[me]; }
   // All members run this build, each in a task of its own.

@@ -57,9 +57,10 @@ def test_of_a_tensor_that_is_alone_no_more_is_asked_for_than_the_link_carries_in
     with Cluster(ps=0, workers=3, nursery=nursery, mirrored=True, environment=environment) as cluster:
         alone = everywhere(cluster, "mirrored.reduce_at_once", sizes=[1_000_000], **arguments)
         together = everywhere(cluster, "mirrored.reduce_at_once", sizes=[500_000] * 2, **arguments)
+    # The third one: of the fourth everything would be asked for. A window grows with the time that answers take.
     for number, sends in enumerate(alone):
         for receiver in {0, 1, 2} - {number}:
-            assert 20_000 <= most_asked_bytes(sends, f"task:{receiver}") <= 300_000
+            assert 20_000 <= most_asked_bytes(sends, f"task:{receiver}") <= 600_000
     # Of two tensors both halves of 2.7 MB are, also of the one that began first, so that none waits for a question.
     for number, sends in enumerate(together):
         for receiver in {0, 1, 2} - {number}:
