@@ -21,6 +21,8 @@ constexpr double kMessageLastsUs = 8000;
 constexpr int64_t kLargestMessage = 1'000'000;
 constexpr int64_t kLeastPart = 250'000;        // a member's part of the smallest pieces, _PART_BYTES there
 constexpr int64_t kDefaultCredit = 1'000'000;  // DEFAULT_CREDIT_BYTES there
+// Paces that differ by less than this factor are about the same: pieces would be too, or the next larger ones.
+constexpr double kAboutPace = 1.33;
 // Smaller pieces are no option (MIN_PARTITION_BYTES of tfsched/_rules.py).
 constexpr int64_t kLeastPiece = 4096;
 
@@ -110,6 +112,12 @@ int64_t RequestWindowBytes(Way way, int members, int64_t answer_us, const Condit
   if (way != Way::kDirect || members <= 2 || conditions.pace_bps <= 0 || answer_us <= 0) return 0;
   const double us = kMessageLastsUs + static_cast<double>(answer_us);
   return std::max<int64_t>(static_cast<int64_t>(us * static_cast<double>(conditions.pace_bps) / 8e6), 1);
+}
+
+bool IsAtPace(int64_t bytes, int64_t us, int64_t pace_bps) {
+  const double share =
+      static_cast<double>(bytes) * 8e6 / (static_cast<double>(pace_bps) * static_cast<double>(std::max<int64_t>(us, 1)));
+  return share > 1 / kAboutPace && share < kAboutPace;
 }
 
 }  // namespace tfsched

@@ -50,6 +50,9 @@ int64_t FittingCredit(int64_t message_bytes, int members, const Conditions& cond
 // answers' time is not known, and in the ways in which few send to one at a time.
 int64_t RequestWindowBytes(Way way, int members, int64_t answer_us, const Conditions& conditions);
 
+// Whether so many bytes take this long at about that pace. If not, the pace is another one by now, or somebody came late.
+bool IsAtPace(int64_t bytes, int64_t us, int64_t pace_bps);
+
 }  // namespace tfsched
 
 #endif  // TFSCHED_CC_COLLECTIVE_CHOICE_H_

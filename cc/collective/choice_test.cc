@@ -133,6 +133,16 @@ TEST(ChoiceTest, AsksForWhatTheLinkCarriesInEightMillisecondsAndUntilAnAnswerCom
   EXPECT_EQ(RequestWindowBytes(Way::kRing, 4, 1'000, At(250'000'000)), 0);
 }
 
+TEST(ChoiceTest, KnowsWhatIsNotAtPace) {
+  // 1 MB takes 32 ms at 250 Mbit/s.
+  EXPECT_TRUE(IsAtPace(1'000'000, 32'000, 250'000'000));
+  EXPECT_TRUE(IsAtPace(1'000'000, 42'000, 250'000'000));
+  EXPECT_FALSE(IsAtPace(1'000'000, 43'000, 250'000'000));
+  EXPECT_TRUE(IsAtPace(1'000'000, 25'000, 250'000'000));
+  EXPECT_FALSE(IsAtPace(1'000'000, 24'000, 250'000'000));
+  EXPECT_FALSE(IsAtPace(1'000'000, 0, 250'000'000));
+}
+
 TEST(ChoiceTest, NamesAreThoseOfTheWays) {
   for (const Way way : {Way::kDirect, Way::kEverybody, Way::kDoubling, Way::kRing}) EXPECT_EQ(WayNamed(NameOf(way)), way);
   EXPECT_FALSE(WayNamed("auto").has_value());

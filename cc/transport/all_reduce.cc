@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/collective/choice.h"
 #include "cc/collective/request_window.h"
 #include "cc/core/mutex.h"
 #include "cc/core/thread_annotations.h"
@@ -36,20 +38,22 @@ class Running;
 // Who exchanges in this process. While there is one only, its window holds (request_window.h): nothing else could use the
 // links. Among several, each asks for everything, so that no link waits for a question while another tensor's bytes pass.
 //
-// A sender whose peers ask for little at a time is never busy for long, and then measures no pace (pace.h). So each
-// kMeasured-th window does not hold, or one that was found for a faster link would stay.
+// A sender whose peers ask for little at a time is never busy for long, and then measures no pace (pace.h). So after one
+// that was slower or faster than the pace says the next window does not hold, or one that was found for another link would
+// stay.
 class Exchanging {
  public:
-  static constexpr int64_t kMeasured = 4;
-
   // Whether its window holds. If another one's did until now, that one's window ends.
   bool Begin(const std::shared_ptr<Running>& one) TFSCHED_EXCLUDES(mu_);
   void End() TFSCHED_EXCLUDES(mu_);
 
+  // One whose window has held until its end.
+  void Ended(bool at_pace) TFSCHED_EXCLUDES(mu_);
+
  private:
   Mutex mu_;
   int64_t count_ TFSCHED_GUARDED_BY(mu_) = 0;
-  int64_t windows_ TFSCHED_GUARDED_BY(mu_) = 0;  // that were asked for
+  bool at_pace_ TFSCHED_GUARDED_BY(mu_) = true;
   std::weak_ptr<Running> alone_ TFSCHED_GUARDED_BY(mu_);
 };
 
@@ -70,6 +74,7 @@ class Running : public std::enable_shared_from_this<Running> {
         exchange_(request_.spec, request_.input.data(), request_.output.data(), scratch_.data()),
         window_(exchange_.Incoming(), request_.spec.members, exchange_.pieces(), bytes_, request_.window_bytes),
         first_turn_(NextTurns()) {
+    for (const Message& message : exchange_.Incoming()) incoming_bytes_ += message.range.size() * bytes_;
     const uint64_t call = std::hash<std::string>()(NameOf(request_.call));
     const std::vector<int>& ranks = request_.piece_ranks;
     for (size_t piece = 0; piece < std::max<size_t>(ranks.size(), 1); ++piece) {
@@ -98,13 +103,17 @@ class Running : public std::enable_shared_from_this<Running> {
     if (!status.ok()) return End(status);
     if (exchange_.done()) return End(absl::OkStatus());
     // All are asked first: then they send as soon as they have something.
+    begin_ = std::chrono::steady_clock::now();
     for (const Message& message : window_.First()) Receive(message);
     counted_ = true;
     if (!ProcessExchanging().Begin(shared_from_this())) AskForTheRest();
     for (const Message& message : exchange_.Outgoing()) Send(message);
   }
 
-  void AskForTheRest() { Ask(window_.Rest()); }
+  void AskForTheRest() {
+    held_ = false;
+    Ask(window_.Rest());
+  }
 
  private:
   absl::Status Prepare() {
@@ -157,7 +166,13 @@ class Running : public std::enable_shared_from_this<Running> {
     std::shared_ptr<void> owner;
     if (message.memory == Memory::kArrived) owner = std::make_shared<Tensor>(value);
     for (const Message& next : exchange_.Arrived(message, value.data(), std::move(owner))) Send(next);
-    if (exchange_.done()) End(absl::OkStatus());
+    if (!exchange_.done()) return;
+    if (held_ && request_.window_bytes > 0) {
+      const auto took = std::chrono::steady_clock::now() - begin_;
+      const int64_t took_us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+      ProcessExchanging().Ended(IsAtPace(incoming_bytes_, took_us, request_.pace_bps));
+    }
+    End(absl::OkStatus());
   }
 
   // Leaves a view of the bytes for the peer to fetch: no copy, and the scheduler sees its tag.
@@ -195,7 +210,10 @@ class Running : public std::enable_shared_from_this<Running> {
   const Tensor scratch_;
   Exchange exchange_;
   RequestWindow window_;
-  bool counted_ = false;  // by Exchanging
+  int64_t incoming_bytes_ = 0;
+  std::chrono::steady_clock::time_point begin_;  // set before anything is asked for
+  bool counted_ = false;                         // by Exchanging
+  std::atomic<bool> held_{true};                 // the window
   const int64_t first_turn_;
   // By piece, where pieces have ranks of their own, and by receiver.
   std::vector<std::vector<std::shared_ptr<const TransferInfo>>> infos_, contribution_infos_;
@@ -211,11 +229,17 @@ bool Exchanging::Begin(const std::shared_ptr<Running>& one) {
     const MutexLock lock(&mu_);
     other = alone_.lock();
     alone_.reset();
-    holds = ++count_ == 1 && ++windows_ % kMeasured != 0;
+    holds = ++count_ == 1 && at_pace_;
+    if (count_ == 1) at_pace_ = true;
     if (holds) alone_ = one;
   }
   if (other != nullptr) other->AskForTheRest();
   return holds;
+}
+
+void Exchanging::Ended(bool at_pace) {
+  const MutexLock lock(&mu_);
+  at_pace_ = at_pace;
 }
 
 void Exchanging::End() {
@@ -240,6 +264,7 @@ void AllReduce(AllReduceRequest request, std::shared_ptr<AllReduceWaiter> waiter
       // A plan says when each piece leaves: it can only if all are asked for.
       if (request.piece_ranks.empty()) {
         request.window_bytes = RequestWindowBytes(spec.way, spec.members, group.answers->FarthestUs(), *conditions);
+        request.pace_bps = conditions->pace_bps;
       }
       if (request.tag.credit_bytes < 0) {
         const int64_t message_bytes = MessageBytes(spec.way, spec.members, spec.piece_bytes);

@@ -41,6 +41,7 @@ struct AllReduceRequest {
   TransferInfo tag;              // of its messages, but for the receiver; a credit of -1: FittingCredit()
   int contribution_rank = 0;     // of contributions that results follow; all other messages have the tag's
   int64_t window_bytes = 0;      // see RequestWindow; found with the way
+  int64_t pace_bps = 0;          // by which the window was found
   std::vector<int> piece_ranks;  // of the messages of each piece, where these have their own; they count instead
   tensorflow::Tensor input, output;
 };

@@ -210,7 +210,7 @@ def test_pieces_follow_the_slowest_workers_link_without_a_new_start(nursery, cou
         wait_until(lambda: largest() > least, LIMIT_S, "larger pieces on a fast link")
         testbed.limit("worker0", 1e8)
         wait_until(lambda: largest() <= least, LIMIT_S, "the smallest pieces on a slow link")
-        # With three workers larger pieces stayed: who is asked for little at a time measured nothing any more.
+        # With three workers larger pieces stayed: a worker that is asked for little at a time does not measure its pace.
         testbed.limit("worker0", 1e9)
         wait_until(lambda: largest() > least, LIMIT_S, "larger pieces on a faster link again")
         testbed.limit("worker0", 1e8)

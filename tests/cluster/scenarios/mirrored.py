@@ -146,7 +146,7 @@ def train_integers(task, options=None, steps=3):
 
 
 def reduce_at_once(task, sizes, steps, options):
-    """All-reduces tensors of so many elements, all of them at once; what this worker sent in the last step."""
+    """All-reduces tensors of so many elements, all of them at once; what this worker sent in each step."""
     strategy = join(task, options)
 
     @tf.function
@@ -157,13 +157,15 @@ def reduce_at_once(task, sizes, steps, options):
 
         return [strategy.experimental_local_results(one)[0][0] for one in strategy.run(replica)]
 
+    import tfsched
+
+    sends = []
     for number in range(steps):
         begin_us = time.time_ns() // 1000
         reduced(tf.constant(number))
-    common.wait_until_sent()
-    import tfsched
-
-    return [row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us]
+        common.wait_until_sent()
+        sends.append([row for row in tfsched.transfers() if row["rank"] >= 0 and row["ready_us"] >= begin_us])
+    return sends
 
 
 def fit(task, options=None, epochs=2, steps_per_execution=1, rule="adam"):
