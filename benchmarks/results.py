@@ -24,7 +24,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tfsched.bench import busy  # noqa: E402
+from tfsched.bench import busy, predicting  # noqa: E402
 
 KEPT = pathlib.Path(__file__).with_name("results")
 PAGE = ROOT / "docs" / "results.md"
@@ -174,7 +174,7 @@ def table(result: Mapping[str, Any], order: Sequence[str]) -> list[str]:
     most = max(setting["stolen"] for setting in result["settings"].values())
     if most >= 0.02:
         lines += ["", f"The machine's host gave up to {most:.0%} of a setting's time to other guests."]
-    for note in busy.note(result["settings"]):
+    for note in [*busy.note(result["settings"]), *predicting.note(result["settings"])]:
         lines += ["", f"{note[0].upper()}{note[1:]}."]
     return [*lines, ""]
 

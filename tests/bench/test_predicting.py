@@ -41,10 +41,15 @@ def measured(workers=2, **changes):
     return {**given, "bounds": bounds, "settings": settings, **changes}
 
 
+def predict(*arguments, **options):
+    """The step where computing takes what was measured."""
+    return {name: steps_s[1] for name, steps_s in predicting.predict(*arguments, **options).items()}
+
+
 @pytest.mark.parametrize("workers", [2, 3])
 def test_all_reduced_steps_are_predicted_between_their_bounds(workers):
     result = measured(workers)
-    predicted = predicting.predict(result, TRACE, iterations=2)
+    predicted = predict(result, TRACE, iterations=2)
     assert set(predicted) == set(NAMES)
     tcp_s = result["bounds"]["tcp_s"]
     for step_s in predicted.values():
@@ -60,7 +65,7 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
     result = measured()
     slower = measured()
     slower["bounds"]["beside_s"] = 1.2
-    before, after = (predicting.predict(one, TRACE, iterations=2) for one in (result, slower))
+    before, after = (predict(one, TRACE, iterations=2) for one in (result, slower))
     assert all(0.999 * before[name] < after[name] < 1.21 * before[name] for name in NAMES)
     assert after["tio:barrier=false"] > 1.1 * before["tio:barrier=false"]
 
@@ -122,6 +127,31 @@ def test_a_trace_that_cannot_be_used_leaves_what_was_measured():
     assert all(row["median_s"] == 1.5 and row["predicted_s"] is None for row in result["settings"].values())
 
 
+def test_what_hangs_on_little_is_named_and_its_mean_predicted(monkeypatch):
+    result = measured()
+    result["settings"] = {name: {"median_s": 2.0} for name in ("tio", "fifo", "p3", "vanilla")}
+    given = {"tio": (1.94, 2.0, 2.06), "fifo": (1.7, 2.0, 2.0), "p3": (2.0, 2.0, 2.0)}
+    monkeypatch.setattr(predicting, "predict", lambda *_: given)
+    predicting.add_to(result)
+    row = result["settings"]["fifo"]
+    assert row["predicted_s"] == pytest.approx(1.9) and row["predicted_range_s"] == [1.7, 2.0]
+    assert row["prediction_error"] == pytest.approx(-0.05)
+    (line,) = predicting.note(result["settings"])
+    assert ": fifo 1.700 to 2.000 s; " in line
+    assert result["settings"]["vanilla"]["predicted_range_s"] is None
+    del result["settings"]["fifo"]
+    assert predicting.note(result["settings"]) == []
+    assert predicting.note({"tio": {"median_s": 1.0}}) == []
+
+
+def test_computing_is_predicted_to_take_less_and_more():
+    result = measured()
+    result["settings"] = {name: {"median_s": 1.0} for name in ("tio:barrier=false", "p3:barrier=false")}
+    result["bounds"]["compute_s"] = 3.0  # the links carry all of it meanwhile
+    for least_s, step_s, most_s in predicting.predict(result, TRACE, iterations=2).values():
+        assert step_s - least_s == pytest.approx(0.09, rel=0.1) and most_s - step_s == pytest.approx(0.09, rel=0.1)
+
+
 def test_a_setting_with_a_plan_is_predicted_by_that_plan():
     result = measured()
     names = ["optimal:barrier=false", "buckets:barrier=false"]
@@ -131,7 +161,7 @@ def test_a_setting_with_a_plan_is_predicted_by_that_plan():
     for transfer in worst["transfers"]:
         transfer["priority"] = -transfer["priority"]
     plans = {names[0]: json.dumps(best), names[1]: json.dumps(worst)}
-    predicted = predicting.predict(result, TRACE, plans, iterations=2)
+    predicted = predict(result, TRACE, plans, iterations=2)
     assert predicted[names[0]] < 0.95 * predicted[names[1]]
 
 

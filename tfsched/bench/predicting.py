@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tfsched.simulator import Cluster, Method, Workload
 
 ITERATIONS = 30
+# By how much computing may take less or more than was measured: runs of one program differ by so much.
+UNSURE = 0.03
 # Of a link's nominal bandwidth, behind TCP's, IP's and Ethernet's headers, where TCP alone was not measured.
 PAYLOAD = 1448 / 1514
 # Stock TensorFlow's tensors share a connection: of a larger one so much is sent before others have their turn. The windows
@@ -32,8 +34,11 @@ def predict(
     trace: Any = None,
     plans: Mapping[str, str] | None = None,
     iterations: int = ITERATIONS,
-) -> dict[str, float]:
-    """Return setting -> predicted median step in seconds; stock TensorFlow's all-reduce is not simulated.
+) -> dict[str, tuple[float, ...]]:
+    """Return setting -> predicted median steps in seconds; stock TensorFlow's all-reduce is not simulated.
+
+    There are three: computing takes UNSURE less than was measured, as much, and UNSURE more. Where a large message has just
+    been started, or not, when a gradient becomes ready that is urgent, they differ by far more than computing does.
 
     The simulator gets what computing alone takes, how fast bytes move alone, across the barrier with servers how fast they
     move both ways at once (`both_s`), and how much longer computing takes while the links are busy (`beside_s`). Nothing
@@ -55,6 +60,7 @@ def predict(
     if trace is None:
         raise BenchError("it needs a traced step of a session that keeps the barrier; add vanilla to --settings")
     workload, alike = (_all_reducing if all_reducing else _with_servers)(result, trace)
+    workloads = [_scaled(workload, factor) for factor in (1.0 - UNSURE, 1.0, 1.0 + UNSURE)]
     predicted = {}
     for setting in find_settings(list(result["settings"])):
         if all_reducing and setting.options is None:
@@ -63,12 +69,17 @@ def predict(
         plan = Plan.from_json(text) if text else None
         method = method_of(setting, all_reducing, plan, result["workers"], result["bandwidth_bps"] or 0)
         cluster = _sending(alike, method, stock=setting.options is None, both_ways=_both_ways(result["bounds"]))
-        predicted[setting.name] = simulate(workload, cluster, method, iterations=iterations, seed=1).median_us / 1e6
+        predicted[setting.name] = tuple(
+            simulate(one, cluster, method, iterations=iterations, seed=1).median_us / 1e6 for one in workloads
+        )
     return predicted
 
 
 def add_to(result: dict[str, Any], trace: Any = None, plans: Mapping[str, str] | None = None) -> None:
-    """Write `predicted_s` and `prediction_error` (0.01: predicted 1 % longer than measured) to each setting of `result`.
+    """Write what is predicted to each setting of `result`.
+
+    `predicted_s` is the mean of what `predict` gives, `predicted_range_s` the least and the most of it, `prediction_error`
+    0.01 where 1 % more was predicted than measured.
 
     What cannot be predicted has None, and a note says why. Another one says so if blocks are too short for a steady state.
     """
@@ -85,9 +96,25 @@ def add_to(result: dict[str, Any], trace: Any = None, plans: Mapping[str, str] |
             f"give --block {2 * LEAD + 1} or more",
         ]
     for name, setting in result["settings"].items():
-        step_s = predicted.get(name)
+        steps_s = predicted.get(name)
+        step_s = None if steps_s is None else sum(steps_s) / len(steps_s)
         setting["predicted_s"] = step_s
+        setting["predicted_range_s"] = None if steps_s is None else [min(steps_s), max(steps_s)]
         setting["prediction_error"] = None if step_s is None else step_s / setting["median_s"] - 1.0
+
+
+def note(settings: Mapping[str, Any]) -> list[str]:
+    """Which settings' steps hang on little: their predictions differ by more than computing does; a line, or none."""
+    wide = []
+    for name, setting in settings.items():
+        least_s, most_s = setting.get("predicted_range_s") or (0.0, 0.0)
+        if most_s - least_s > 2 * UNSURE * most_s + 0.01 * most_s:
+            wide.append(f"{name} {least_s:.3f} to {most_s:.3f} s")
+    if not wide:
+        return []
+    return [
+        f"predictions hang on whether computing takes {UNSURE:.0%} less or more: {', '.join(wide)}; the table has the mean"
+    ]
 
 
 def _sending(cluster: Cluster, method: Method, *, stock: bool, both_ways: float) -> Cluster:

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tfsched.bench import busy, reducing, reducing_table, stolen
+from tfsched.bench import busy, predicting, reducing, reducing_table, stolen
 from tfsched.bench.describing import describe_blocks, describe_hosts, describe_link, number
 from tfsched.bench.links import REAL
 from tfsched.bench.runner import BESIDE, BOTH, COMPUTE, PULL, PUSH, Measurement
@@ -203,5 +203,7 @@ def print_results(results: Sequence[dict[str, Any]], console: Console) -> None:
         if any("predicted_s" in row for row in result["settings"].values()):
             console.print(_predictions(result))
         whose = f"{describe_hosts(result)}: " if len(results) > 1 else ""
-        for note in [*result.get("notes", []), *stolen.note(result["settings"]), *busy.note(result["settings"])]:
+        settings = result["settings"]
+        notes = [*stolen.note(settings), *busy.note(settings), *predicting.note(settings)]
+        for note in [*result.get("notes", []), *notes]:
             console.print(f"note: {whose}{note}", highlight=False)
