@@ -1,10 +1,11 @@
-"""The results: runs the commands of benchmarks/results/manifest.yaml, and writes docs/results.md and the README's table.
+"""The results: runs the commands of benchmarks/results/manifest.yaml, and writes every page that shows what was measured.
 
     python benchmarks/results.py --measure allreduce-mlp24,allreduce-resnet50
     python benchmarks/results.py
 
 The first runs the commands of these rows and keeps their JSON beside the manifest; it needs root, for limited links. The
-second (`make results`) only writes the page, the table and its picture from the JSON files: no figure is typed by hand.
+second (`make results`) only writes docs/results.md, the README's table, its picture and the table of PACE in docs/papers.md
+from the JSON files: no figure is typed by hand.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.evaluations import pace_wire  # noqa: E402
+from benchmarks.evaluations.common import markdown  # noqa: E402
 from tfsched.bench import busy, predicting  # noqa: E402
 
 KEPT = pathlib.Path(__file__).with_name("results")
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
+PAPERS = ROOT / "docs" / "papers.md"
 PICTURE = ROOT / "docs" / "images" / "results.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 LIMIT_S = 3600
@@ -279,8 +283,12 @@ def with_table(text: str, table: str) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"README.md lacks {BEGIN} or {END}; put both around its table of results")
+        raise ValueError(f"a page lacks {BEGIN} or {END}; put both around its table of results")
     return f"{before}{begin}\n{table}\n{end}{after}"
+
+
+def papers_table() -> str:
+    return "\n" + markdown(pace_wire.HEADER, pace_wire.measured()) + "\n"
 
 
 def main() -> None:
@@ -300,6 +308,7 @@ def main() -> None:
     lines = readme_lines(rows)
     PICTURE.write_text(picture(lines))
     README.write_text(with_table(README.read_text(), readme_table(lines)))
+    PAPERS.write_text(with_table(PAPERS.read_text(), papers_table()))
 
 
 if __name__ == "__main__":

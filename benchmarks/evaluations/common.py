@@ -47,11 +47,14 @@ def command(line: str) -> dict[str, Any]:
     return json.loads(out.getvalue())
 
 
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(
+        ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(row) + " |" for row in rows)]
+    )
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print(flush=True)
+    print(markdown(header, rows) + "\n", flush=True)
 
 
 def shown(line: str) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import pathlib
 
-from .common import FREE, table
+from .common import FREE, markdown, table
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "results"
 ROWS = ("allreduce-planners", "allreduce-planners-500mbit")
 
 
-def wire() -> None:
-    """Print what `python benchmarks/results.py --measure` has measured: two workers that all-reduce across the barrier."""
+HEADER = ("model", "links", "stock TensorFlow", "`fifo`", "`pace`", "PACE over stock", "over `fifo`")
+
+
+def measured() -> list[list[str]]:
+    """Rows under `HEADER`: what `python benchmarks/results.py --measure` has measured of two workers that all-reduce."""
     lines = []
     for row in ROWS:
         for result in json.loads((RESULTS / f"{row}.json").read_text())["results"]:
@@ -26,5 +29,9 @@ def wire() -> None:
                     f"{fifo / pace - 1:+.0%}",
                 ]
             )
+    return lines
+
+
+def wire() -> None:
     print("figures 8 and 9 on the wire: seconds a step, two workers, across the barrier\n")
-    table(["model", "links", "stock TensorFlow", "`fifo`", "`pace`", "PACE over stock", "over `fifo`"], lines)
+    table(HEADER, measured())

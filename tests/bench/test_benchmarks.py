@@ -122,7 +122,7 @@ def test_server_memory_compares_what_a_server_holds():
     assert all(float(text.removesuffix(" MB")) > 4 for cell in row.split("|")[2:4] for text in cell.strip().split(", "))
 
 
-def test_the_results_page_and_the_readme_show_what_the_listed_commands_measured():
+def test_every_page_of_results_shows_what_the_listed_commands_measured():
     results = load("results")
     rows = results.manifest()
     kept = {row.name: found for row in rows if (found := results.kept(row)) is not None}
@@ -134,6 +134,8 @@ def test_the_results_page_and_the_readme_show_what_the_listed_commands_measured(
     lines, readme = results.readme_lines(rows), results.README.read_text()
     assert lines and readme == results.with_table(readme, results.readme_table(lines))
     assert results.PICTURE.read_text() == results.picture(lines)
+    papers, table = results.PAPERS.read_text(), results.papers_table()
+    assert table.count("\n| ") == 1 + 3 and papers == results.with_table(papers, table)
 
 
 def of_bench(pid: str) -> list[str]:

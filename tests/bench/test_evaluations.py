@@ -82,12 +82,3 @@ def test_a_transfer_is_in_wrong_order_if_it_overtook_one():
     handed = {"b": (2, 0), "a": (1, 0), "d": (3, 2), "c": (3, 1), "never arrived": (5, 0)}
     assert in_wrong_order(handed, {"a": 10, "b": 20, "c": 30, "d": 40}) == {}
     assert in_wrong_order(handed, {"a": 10, "b": 35, "c": 30, "d": 33}) == {"c": 5, "d": 2}
-
-
-def test_the_page_shows_pace_on_the_wire_as_it_was_measured(capsys):
-    from evaluations import pace_wire
-
-    pace_wire.wire()
-    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert len(table) == 2 + 3
-    assert "\n".join(table) in (BENCHMARKS.parent / "docs" / "papers.md").read_text()
