@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from .common import FREE, markdown, table
+from .common import FREE, table
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "results"
 ROWS = ("allreduce-planners", "allreduce-planners-500mbit")

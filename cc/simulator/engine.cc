@@ -15,6 +15,16 @@ std::vector<int32_t> Counts(const Table& table) {
   return counts;
 }
 
+// How many of each row are in `set`.
+std::vector<int32_t> Counts(const Table& table, const std::vector<uint8_t>& set) {
+  std::vector<int32_t> counts;
+  for (int32_t row = 0; row < table.rows(); ++row) {
+    counts.push_back(0);
+    for (const int32_t value : table[row]) counts.back() += set[static_cast<size_t>(value)] != 0;
+  }
+  return counts;
+}
+
 std::vector<int32_t> Repeat(const std::vector<int32_t>& values, int32_t times) {
   std::vector<int32_t> result;
   result.reserve(values.size() * static_cast<size_t>(times));
@@ -45,22 +55,25 @@ Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* res
       tensor_pieces_(model.piece_tensors.Inverse(model.tensors())),
       group_pieces_(Groups(model.piece_group)),
       piece_tensor_count_(Counts(model.piece_tensors)),
-      tensor_piece_count_(Counts(tensor_pieces_)),
       push_waits_(Counts(model.push_inputs)),
       pull_waits_(Counts(model.pull_inputs)),
       workers_(static_cast<size_t>(model.workers)) {
+  for (const int32_t waits : push_waits_) pushed_.push_back(waits > 0);
+  group_push_count_ = Counts(group_pieces_, pushed_);
+  tensor_push_count_ = Counts(tensor_pieces_, pushed_);
+  arrival_count_ = model.all_reduces() ? Counts(tensor_pieces_) : Counts(tensor_pieces_, model.piece_pulled);
   for (int32_t piece = 0; piece < model.pieces(); ++piece) {
-    const bool pushed = push_waits_[static_cast<size_t>(piece)] > 0;
-    pushed_pieces_ += pushed;
-    if (model.piece_pulled[static_cast<size_t>(piece)] == 0 || model.all_reduces()) continue;
-    if (pull_waits_[static_cast<size_t>(piece)] > 0) continue;
-    (pushed && !model.barrier ? asked_first_ : asked_always_).push_back(piece);
+    const auto i = static_cast<size_t>(piece);
+    pushed_pieces_ += pushed_[i];
+    follows_.push_back(Follows(piece));
+    if (model.piece_pulled[i] == 0 || model.all_reduces() || pull_waits_[i] > 0) continue;
+    ((pushed_[i] != 0 || follows_[i] != 0) && !model.barrier ? asked_first_ : asked_always_).push_back(piece);
   }
   place_.resize(model.piece_bytes.size());
   const int32_t lanes = model.one_update() ? model.steps : model.workers;
   copies_left_.assign(static_cast<size_t>(lanes) * model.piece_bytes.size(), model.one_update() ? model.workers : 1);
-  group_left_ = Repeat(Counts(group_pieces_), lanes);
-  pieces_left_ = Repeat(tensor_piece_count_, lanes);
+  group_left_ = Repeat(group_push_count_, lanes);
+  pieces_left_ = Repeat(tensor_push_count_, lanes);
   tensors_left_ = Repeat(piece_tensor_count_, lanes);
   updates_left_.assign(static_cast<size_t>(lanes), pushed_pieces_);
   workers_left_.assign(static_cast<size_t>(lanes), model.one_update() ? model.workers : 1);
@@ -70,7 +83,7 @@ Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* res
     worker.op_ready_us.resize(model.op_us.size());
     // With all-reduce every worker has what the first step reads.
     worker.arrivals.assign(model.tensor_bytes.size(), 0);
-    if (model.all_reduces()) worker.arrivals.assign(tensor_piece_count_.begin(), tensor_piece_count_.end());
+    if (model.all_reduces()) worker.arrivals.assign(arrival_count_.begin(), arrival_count_.end());
   }
   const auto workers = static_cast<size_t>(model.workers);
   result->begin_us.assign((static_cast<size_t>(model.steps) + 1) * workers, 0);
@@ -92,6 +105,18 @@ Engine::Engine(const Model& model, Links* links, int32_t first_flow, Result* res
       Begin(worker, 0, kNone);
     }
   }
+}
+
+bool Engine::Follows(int32_t piece) const {
+  const auto i = static_cast<size_t>(piece);
+  if (model_.all_reduces() || pushed_[i] != 0 || model_.piece_pulled[i] == 0 || pull_waits_[i] > 0) return false;
+  if (model_.update_pieces) {
+    const int32_t group = model_.piece_group[i];
+    return group != kNone && group_push_count_[static_cast<size_t>(group)] > 0;
+  }
+  const Table::Row tensors = model_.piece_tensors[piece];
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [this](int32_t tensor) { return tensor_push_count_[static_cast<size_t>(tensor)] > 0; });
 }
 
 // Transfers first: whether they disturb an op is known when it starts.
@@ -213,7 +238,7 @@ void Engine::BeginOps(int32_t worker) {
   one.op_waits = Counts(model_.op_inputs);
   for (int32_t op = 0; op < model_.ops(); ++op) {
     for (const int32_t tensor : model_.op_reads[op]) {
-      const int64_t needed = (one.step + int64_t{1}) * tensor_piece_count_[static_cast<size_t>(tensor)];
+      const int64_t needed = (one.step + int64_t{1}) * arrival_count_[static_cast<size_t>(tensor)];
       if (one.arrivals[static_cast<size_t>(tensor)] < needed) ++one.op_waits[static_cast<size_t>(op)];
     }
     if (one.op_waits[static_cast<size_t>(op)] == 0) {

@@ -79,6 +79,8 @@ class Engine {
     bool dirty = false;
   };
 
+  bool Follows(int32_t piece) const;
+
   // A worker's step.
   void Begin(int32_t worker, int32_t step, int32_t event);
   void BeginOps(int32_t worker);
@@ -135,9 +137,13 @@ class Engine {
   Table op_pulls_;                     // op -> pieces
   Table tensor_pieces_;                // tensor -> pieces
   Table group_pieces_;                 // group -> pieces
+  std::vector<uint8_t> pushed_;        // per piece
+  std::vector<uint8_t> follows_;       // per piece: only pulled, when what is only pushed has been updated
   std::vector<int32_t> asked_always_;  // pieces that are asked for when a step begins, also if the barrier is crossed
   std::vector<int32_t> asked_first_;   // those that follow their update if it is
-  std::vector<int32_t> piece_tensor_count_, tensor_piece_count_, push_waits_, pull_waits_;
+  std::vector<int32_t> piece_tensor_count_, push_waits_, pull_waits_;
+  std::vector<int32_t> group_push_count_, tensor_push_count_;  // pieces that are pushed
+  std::vector<int32_t> arrival_count_;                         // per tensor: pieces that a worker gets in a step
   int32_t pushed_pieces_ = 0;
   std::vector<Worker> workers_;
   // Per lane, [lane * n + i]: a lane is a step where all workers' updates are one, else a worker.

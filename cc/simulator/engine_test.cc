@@ -130,6 +130,51 @@ TEST(EngineTest, PiecesOfAGroupAreUpdatedTogether) {
   EXPECT_EQ(model.Check(), "piece_group");
 }
 
+// Piece `piece` is only pushed, and what it carries is pulled as pieces of `bytes`, all of its group.
+void PullApart(Model* model, int32_t piece, const std::vector<int64_t>& bytes, const std::vector<int32_t>& tensors) {
+  const auto i = static_cast<size_t>(piece);
+  model->piece_pulled[i] = 0;
+  model->piece_group[i] = piece;
+  for (size_t part = 0; part < bytes.size(); ++part) {
+    model->piece_bytes.push_back(bytes[part]);
+    model->piece_server.push_back(model->piece_server[i]);
+    model->piece_group.push_back(piece);
+    model->piece_pulled.push_back(1);
+    model->pull_rank.push_back(model->pull_rank[i]);
+    model->push_rank.push_back(-1);
+    model->piece_hold_us.push_back(0);
+    Add(&model->piece_tensors, {tensors[part]});
+    Add(&model->pull_inputs, {});
+    Add(&model->push_inputs, {});
+  }
+}
+
+// Two layers are pushed as one message of 200 bytes: together they are pulled as one, or each by itself.
+TEST(EngineTest, WhatIsPushedAsOneMayBePulledApart) {
+  Model model = Chain({100, 100}, 30, true, 1, 1);
+  model.barrier = false;
+  model.piece_bytes = {200};
+  model.piece_tensors = {{0, 2}, {0, 1}};
+  model.push_inputs = {{0, 2}, {2, 3}};
+  model.pull_inputs = {{0, 0}, {}};
+  model.piece_server.resize(1);
+  model.piece_group.resize(1);
+  model.piece_pulled.resize(1);
+  model.pull_rank.resize(1);
+  model.push_rank.resize(1);
+  model.piece_hold_us.resize(1);
+  for (const bool pieces : {false, true}) {
+    model.update_pieces = pieces;
+    EXPECT_DOUBLE_EQ(StepUs(model, RunModel(model), 1), 200 + 200 + 4 * 30);
+    Model apart = model;
+    PullApart(&apart, 0, {100, 100}, {0, 1});
+    // The first layer computes while the second one is pulled.
+    EXPECT_DOUBLE_EQ(StepUs(apart, RunModel(apart), 1), 200 + 200 + 3 * 30);
+    apart.barrier = true;
+    EXPECT_DOUBLE_EQ(StepUs(apart, RunModel(apart), 1), 200 + 200 + 3 * 30);
+  }
+}
+
 // 300 bytes and 100 bytes, pulled in this order: whole, or 100 bytes of each in turn.
 TEST(EngineTest, AConnectionSendsWindowsInTurn) {
   Model model = Chain({100, 300}, 10, false, 1, 1);
@@ -275,6 +320,14 @@ Model RandomModel(uint32_t seed) {
   model.window_bytes = draw(0, 1) * draw(1, 200);
   if (draw(0, 1) == 0) {
     for (int32_t& group : model.piece_group) group = draw(-1, model.pieces() - 1);
+  }
+  if (!ring && draw(0, 2) == 0) {
+    for (int32_t piece = 0, whole = model.pieces(); piece < whole; ++piece) {
+      const int32_t tensor = *model.piece_tensors[piece].begin();
+      const int64_t part = draw(0, static_cast<int>(model.piece_bytes[static_cast<size_t>(piece)]));
+      const int64_t rest = model.piece_bytes[static_cast<size_t>(piece)] - part;
+      if (draw(0, 1) == 0) PullApart(&model, piece, {part, rest}, {tensor, tensor});
+    }
   }
   if (ring && draw(0, 1) == 0) {
     model.exchange_piece_bytes = draw(1, 500);

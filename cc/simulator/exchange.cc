@@ -104,7 +104,7 @@ void Engine::Here(int32_t worker, int32_t piece, int32_t event) {
   Worker& one = workers_[static_cast<size_t>(worker)];
   for (const int32_t tensor : model_.piece_tensors[piece]) {
     const int64_t arrivals = ++one.arrivals[static_cast<size_t>(tensor)];
-    const int64_t needed = (one.step + int64_t{1}) * tensor_piece_count_[static_cast<size_t>(tensor)];
+    const int64_t needed = (one.step + int64_t{1}) * arrival_count_[static_cast<size_t>(tensor)];
     if (arrivals != needed || !one.computing) continue;  // else BeginOps will see it
     for (const int32_t op : tensor_readers_[tensor]) Satisfied(worker, op, -2 - tensor, event);
   }
@@ -117,18 +117,25 @@ void Engine::AllCopiesHere(int32_t lane, int32_t step, int32_t piece, int32_t ev
       Update(lane, step, piece, model_.piece_bytes[static_cast<size_t>(piece)], event);
       return;
     }
-    const Table::Row pieces = group_pieces_[group];
     int32_t& left = group_left_[static_cast<size_t>(lane) * static_cast<size_t>(group_pieces_.rows()) + group];
     if (--left > 0) return;
-    left = pieces.size();
-    for (const int32_t one : pieces) Update(lane, step, one, model_.piece_bytes[static_cast<size_t>(one)], event);
+    left = group_push_count_[static_cast<size_t>(group)];
+    // One after the other: which is pulled first is for the ranks to say.
+    int64_t bytes = 0;
+    for (const int32_t one : group_pieces_[group]) {
+      if (pushed_[static_cast<size_t>(one)] != 0) bytes += model_.piece_bytes[static_cast<size_t>(one)];
+    }
+    for (const int32_t one : group_pieces_[group]) {
+      const auto i = static_cast<size_t>(one);
+      if (pushed_[i] != 0 || follows_[i] != 0) Update(lane, step, one, bytes, event);
+    }
     return;
   }
   for (const int32_t tensor : model_.piece_tensors[piece]) {
     const auto i = static_cast<size_t>(tensor);
     int32_t& left = pieces_left_[static_cast<size_t>(lane) * model_.tensor_bytes.size() + i];
     if (--left > 0) continue;
-    left = tensor_piece_count_[i];
+    left = tensor_push_count_[i];
     Update(lane, step, tensor, model_.tensor_bytes[i], event);
   }
 }
@@ -149,6 +156,7 @@ void Engine::Updated(int32_t lane, int32_t step, int32_t what, int32_t event) {
   }
   for (const int32_t piece : tensor_pieces_[what]) {
     const auto i = static_cast<size_t>(piece);
+    if (pushed_[i] == 0 && follows_[i] == 0) continue;
     int32_t& left = tensors_left_[static_cast<size_t>(lane) * model_.piece_bytes.size() + i];
     if (--left > 0) continue;
     left = piece_tensor_count_[i];
@@ -167,7 +175,7 @@ void Engine::PieceUpdated(int32_t lane, int32_t step, int32_t piece, int32_t eve
     if (model_.all_reduces()) Here(worker, piece, event);
     if (ahead) Send(Kind::kPull, worker, piece, step + 1, event);
   }
-  if (model_.barrier) {
+  if (model_.barrier && pushed_[i] != 0) {
     --updates_left_[static_cast<size_t>(lane)];
     MaybeEndStep(lane, step, event);
   }

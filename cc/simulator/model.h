@@ -69,7 +69,9 @@ struct Model {
   std::vector<int64_t> tensor_bytes;
   std::vector<int64_t> piece_bytes;
   std::vector<int32_t> piece_server;
-  std::vector<int32_t> piece_group;  // pieces of one group are updated when all of them are there; -1: in none
+  // Pieces of one group are updated when all of them that are pushed are there; -1: in none. What is only pulled follows the
+  // update: that of its group's pushes where pieces are updated, else that of its tensors.
+  std::vector<int32_t> piece_group;
   std::vector<uint8_t> piece_pulled;
   std::vector<int32_t> pull_rank;  // 0.. among the pieces of a server; -1: not ordered
   std::vector<int32_t> push_rank;

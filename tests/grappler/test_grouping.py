@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfsched._options import Options
 from tfsched.grappler.reading.graph import GraphView
-from tfsched.grappler.reading.transfers import GROUP_OP, UNGROUP_OP, find_transfers
+from tfsched.grappler.reading.transfers import GROUP_OP, PROXY_OP, UNGROUP_OP, find_transfers
 from tfsched.grappler.rewrite import explain, rewrite
 from tfsched.grappler.sending.grouping import grouped_bytes, members_of
 from tfsched.grappler.sending.proxies import strip_proxies
@@ -170,6 +170,25 @@ def test_pulls_and_pushes_leave_as_the_plan_groups_them():
         size,
         grouped_bytes([(2, 100)] * 2),
     }
+
+
+@pytest.mark.parametrize("first, second", [(0, 2), (1, 2), (2, 3), (0, 3)])
+def test_of_equal_priorities_a_group_goes_in_the_place_of_its_first_member(first, second):
+    graph_def, fetches = layers(4)
+    for receiver in (TASKS[2], TASKS[0]):
+        names = names_to(graph_def, receiver)
+        group = (names[first], names[second])
+        plan = json.dumps(Plan("mine", dict.fromkeys(names, 0.0), groups=(group,)).to_json())
+        changed, _ = rewrite(copy(graph_def), Options(policy="bytescheduler", plan=plan), fetches)
+        ranks = {}
+        for node in changed.node:
+            if node.op == PROXY_OP and node.input[0] in {one.rpartition("@")[0].removesuffix(":0") for one in names}:
+                ranks[node.input[0]] = node.attr["rank"].i
+            elif node.op == PROXY_OP and node.input[0] == joins(changed)[0].name:
+                ranks["joined"] = node.attr["rank"].i
+        alone = [one.rpartition("@")[0].removesuffix(":0") for one in names if one not in group]
+        expected = [*alone[:first], "joined", *alone[first:]]
+        assert sorted(ranks, key=ranks.get) == expected
 
 
 def test_a_plan_of_one_worker_serves_another():

@@ -110,6 +110,23 @@ def one_way(dag: Dag) -> Plan:
     return plan_of(dag, "optimal", decided)
 
 
+def with_pulls(workload: Workload, made: Plan) -> tuple[Workload, Plan]:
+    """As `StepTrace.plan` has them: gradients have names of their own, and pulls the order of the forward pass."""
+
+    def pushed(name: str) -> str:
+        return f"gradient/{name}"
+
+    parameters = tuple(dataclasses.replace(one, pushed_as=pushed(one.name)) for one in workload.parameters)
+    priorities = {one.name: float(place) for place, one in enumerate(parameters)}
+    return dataclasses.replace(workload, parameters=parameters), dataclasses.replace(
+        made,
+        priorities={**priorities, **{pushed(name): value for name, value in made.priorities.items()}},
+        partition_bytes={**made.partition_bytes, **{pushed(name): size for name, size in made.partition_bytes.items()}},
+        groups=None if made.groups is None else tuple(tuple(map(pushed, group)) for group in made.groups),
+        pieces={pushed(name): pieces for name, pieces in made.pieces.items()},
+    )
+
+
 @pytest.mark.parametrize("model", ["mlp24", "resnet50", "transformer"])
 def test_a_plan_for_servers_is_one_of_both_ways(model: str) -> None:
     """Where a transfer is pulled behind its push, the best messages of one way are not those of both."""
@@ -123,8 +140,9 @@ def test_a_plan_for_servers_is_one_of_both_ways(model: str) -> None:
     for pushed in (True, False):
         made = make_plan(dag, "optimal", pushed=True) if pushed else one_way(dag)
         assert set(made.priorities) == {op.name for op in dag.recvs}
-        method = Method("m", "layer", "bytescheduler", None, 1, plan=made)
-        steps_us.append(simulate(workload, cluster, method, iterations=3).median_us)
+        traced, carried = with_pulls(workload, made)
+        method = Method("m", "layer", "bytescheduler", None, 1, plan=carried)
+        steps_us.append(simulate(traced, cluster, method, iterations=3).median_us)
         if pushed:
             assert made.metadata["notes"]["chosen"] == "flow"
             assert steps_us[0] == pytest.approx(made.metadata["notes"]["makespan_us"], rel=0.03)  # bytes in whole blocks
@@ -226,4 +244,25 @@ def test_a_group_is_pulled_when_all_of_it_was_pushed() -> None:
         method = Method("m", "layer", "bytescheduler", None, 1, plan=made)
         spans.append(simulate(workload, CLUSTER, method, iterations=3).median_us)
     assert spans[0] < 1.5 * whole_us
-    assert spans[1] == pytest.approx(40 + 2 * whole_us)
+    # The first op computes while the second parameter is pulled.
+    assert spans[1] == pytest.approx(40 - 10 + 2 * whole_us)
+
+
+@pytest.mark.parametrize("updates", ["piece", "tensor"])
+def test_values_that_are_sent_ahead_leave_alone_and_only_gradients_as_one(updates: str) -> None:
+    table = layers((10, 10, 3 * MIN_PARTITION_BYTES), (10, 10, 2 * MIN_PARTITION_BYTES), (10, 10, MIN_PARTITION_BYTES))
+    workload = Workload.from_layers(table)
+    names = [one.name for one in workload.parameters]
+    sizes = {names[0]: MIN_PARTITION_BYTES, names[1]: MIN_PARTITION_BYTES, names[2]: 0}
+    made = Plan("mine", dict.fromkeys(names, 0.0), partition_bytes=sizes, groups=(tuple(names),))
+    method = Method("m", "layer", "bytescheduler", None, 1, plan=made)
+    for barrier in (True, False):
+        cluster = Cluster(bandwidth_bps=BPS, barrier=barrier, updates=updates)
+        scheduled = schedule(workload, cluster, method, 0)
+        together = [piece for piece in scheduled.pieces if len(piece.parameters) > 1]
+        alone = [(piece.parameters, piece.size_bytes) for piece in scheduled.pieces if len(piece.parameters) == 1]
+        assert sum(piece.size_bytes for piece in together) == 6 * MIN_PARTITION_BYTES
+        assert {piece.only for piece in together} == {"" if barrier else "push"}
+        assert alone == ([] if barrier else [((i,), MIN_PARTITION_BYTES) for i in (0, 0, 0, 1, 1, 2)])
+        result = simulate(workload, cluster, method, iterations=2, warmup=1)
+        assert result.pulled_bytes == result.pushed_bytes == 3 * 6 * MIN_PARTITION_BYTES

@@ -154,8 +154,8 @@ def rewrite(
     if crossing is not None:
         if options.ordering != "none":
             view = GraphView(crossing.graph)
-            view, plan = _join_groups(view, [True] * len(view.nodes), step, options, plan, report)
-            report.pushes += len(pushes.tag_pushes(view, options, report.variable_ranks, plan, capable))
+            view, plan, places = _join_groups(view, [True] * len(view.nodes), step, options, plan, report)
+            report.pushes += len(pushes.tag_pushes(view, options, report.variable_ranks, plan, capable, places))
         crossing.finish(graph)
     return (graph if changed else None), report
 
@@ -231,9 +231,9 @@ def _note(crossing: Body | None, reasons: dict[Variable, str], report: Report) -
 def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan | None, report: Report) -> bool:
     """Gives the transfers that can be ordered their ranks, in place; returns whether there are any."""
     needed = step.needed(view)
-    view, plan = _join_groups(view, needed, step, options, plan, report)
+    view, plan, places = _join_groups(view, needed, step, options, plan, report)
     needed = step.needed(view)
-    transfers = find_transfers(view, needed)
+    transfers = find_transfers(view, needed, places=places)
     if pushes.are_tagged(options):
         pushes.free_conditional_pulls(view, transfers)
     for transfer in transfers:
@@ -267,17 +267,21 @@ def _order_transfers(view: GraphView, step: _Step, options: Options, plan: Plan 
 
 def _join_groups(
     view: GraphView, needed: list[bool], step: _Step, options: Options, plan: Plan | None, report: Report
-) -> tuple[GraphView, Plan | None]:
-    """Joins what the plan groups, in place; the graph as it is then, and the plan with what it calls transfers there."""
+) -> tuple[GraphView, Plan | None, dict[str, int]]:
+    """Joins what the plan groups, in place.
+
+    Returns:
+      The graph as it is then, the plan with what it calls transfers there, and the transfers' places (``grouping.Joined``).
+    """
     if plan is not None and pushes.are_tagged(options):
         plan = pushes.named(view, needed, plan)
     if plan is None or not any(len(group) > 1 for group in plan.groups or ()):
-        return view, plan
+        return view, plan, {}
     joined = grouping.join_groups(view, needed, plan, pushes.are_tagged(options), step.feeds, step.capable)
     report.groups, report.members = report.groups + joined.groups, report.members + joined.members
     for reason, count in joined.alone.items():
         report.alone[reason] = report.alone.get(reason, 0) + count
-    return (GraphView(view.graph) if joined.groups else view), joined.plan
+    return (GraphView(view.graph) if joined.groups else view), joined.plan, joined.places
 
 
 def _order(

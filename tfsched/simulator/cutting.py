@@ -24,7 +24,9 @@ class Piece(NamedTuple):
     priority: float
     hold_us: float = 0.0  # pushed at the earliest so long after the step's first gradient op started
     pull_priority: float | None = None  # where that is another one
-    in_group: bool = False  # its parameters were pushed as one: a server updates them when all their pieces are there
+    # The parameters of its message, which were pushed as one: a server updates them when all that is pushed of it is there.
+    group: tuple[int, ...] = ()
+    only: str = ""  # "push" or "pull": what it carries goes the other way as pieces of its own
 
 
 Parts = list[tuple[int, int]]  # parameter, bytes
@@ -64,9 +66,10 @@ def cut(
         raise SimulatorError(f"{label} would leave in {count} pieces; give a larger partition_bytes")
     # A piece carries a share of every member: a message that is cut waits for all of them, and is there as a whole.
     members = tuple(dict.fromkeys(i for i, _ in parts))
+    group = members if count > 1 and len(members) > 1 else ()
     for k, size in enumerate(chunk_bytes(total, partition)):
         name = label if count == 1 else f"{label}#{k}/{count}"
-        yield Piece(members, size, servers[parts[0][0]], name, priority, in_group=count > 1 and len(members) > 1)
+        yield Piece(members, size, servers[parts[0][0]], name, priority, group=group)
 
 
 def bundled(plan: list[Planned], most: int) -> list[Planned]:

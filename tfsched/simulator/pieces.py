@@ -135,7 +135,9 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
     most_bytes = partition or exchange_bytes(cluster.workers, min(cluster.hosts()[2]))
     if method.plan is not None:
         default_bytes = most_bytes if cluster.all_reduces else partition
-        planned = planned_pieces(workload, servers, method.plan, priorities, default_bytes, cluster.all_reduces)
+        crossed = not (cluster.barrier if method.barrier is None else method.barrier)
+        joined, ahead = cluster.all_reduces, crossed and not cluster.all_reduces
+        planned = planned_pieces(workload, servers, method.plan, priorities, default_bytes, joined, ahead)
         most_bytes = max([most_bytes, *(piece.size_bytes for piece in planned)])
         return Scheduled(sorted(planned, key=lambda piece: piece.priority), policy, credit, True, most_bytes)
     plan = _messages(workload, method, decision, names, priorities)

@@ -11,7 +11,13 @@ from .workload import Parameter, Workload
 
 
 def planned_pieces(
-    workload: Workload, servers: Sequence[int], plan: Plan, places: Sequence[float], partition_bytes: int, bundles: bool
+    workload: Workload,
+    servers: Sequence[int],
+    plan: Plan,
+    places: Sequence[float],
+    partition_bytes: int,
+    bundles: bool,
+    sent_ahead: bool,
 ) -> list[Piece]:
     """Return all pieces of a step, in no order.
 
@@ -24,6 +30,8 @@ def planned_pieces(
       places: of each parameter the plan does not name: behind what it names, the smallest first.
       partition_bytes: pieces of what the plan says no size of; 0: whole.
       bundles: whether small tensors are joined where the plan has no groups, as those that are all-reduced are.
+      sent_ahead: whether servers send new values as soon as they have them. These leave alone; their gradients are pushed in
+        the plan's groups (docs/plans.md#groups).
     """
     parameters = workload.parameters
     names = [_sent_as(parameter) for parameter in parameters]
@@ -54,7 +62,17 @@ def planned_pieces(
             else:
                 wanted = [size for i in members if (size := plan.partition_bytes_of(names[i])) is not None]
                 most_bytes = min(filter(None, wanted), default=0) if wanted else partition_bytes
-                pieces += cut(parts, workload, servers, pushed, most_bytes, None)
+                made = cut(parts, workload, servers, pushed, most_bytes, None)
+                first = parameters[members[0]]
+                if sent_ahead and len(members) > 1 and first.made_by and first.pulled:
+                    group = tuple(members)
+                    pieces += (piece._replace(only="push", group=group) for piece in made)
+                    for part in parts:
+                        size = plan.partition_bytes_of(parameters[part[0]].name)
+                        alone = cut([part], workload, servers, pulled, partition_bytes if size is None else size, None)
+                        pieces += (piece._replace(only="pull", group=group) for piece in alone)
+                else:
+                    pieces += made
     return [piece._replace(pull_priority=min(pulled[i] for i in piece.parameters)) for piece in pieces]
 
 

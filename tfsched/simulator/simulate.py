@@ -100,8 +100,10 @@ def make_model(
         return [index[name] for name in dict.fromkeys(names)]
 
     pieces = scheduled.pieces
-    pulled = [not all_reduces and workload.parameters[piece.parameters[0]].pulled for piece in pieces]
-    push_inputs = [ops_of(piece, "made_by") for piece in pieces]
+    pulled = [
+        not all_reduces and piece.only != "push" and workload.parameters[piece.parameters[0]].pulled for piece in pieces
+    ]
+    push_inputs = [[] if piece.only == "pull" else ops_of(piece, "made_by") for piece in pieces]
     barrier = cluster.barrier if method.barrier is None else method.barrier
     worker_host, server_host, host_bps = cluster.hosts()
     push_policy = scheduled.policy
@@ -156,8 +158,8 @@ def make_model(
         "op_reads": op_reads,
         # Across the barrier what was updated is not asked for.
         "pull_inputs": [
-            ops_of(piece, "asked_after") if pull and (barrier or not made) else []
-            for piece, pull, made in zip(pieces, pulled, push_inputs, strict=True)
+            ops_of(piece, "asked_after") if pull and (barrier or not ops_of(piece, "made_by")) else []
+            for piece, pull in zip(pieces, pulled, strict=True)
         ],
         "push_inputs": push_inputs,
         "piece_tensors": [piece.parameters for piece in pieces],
@@ -176,7 +178,7 @@ def make_model(
 def _groups(pieces: list[Piece]) -> list[int]:
     """The number of each piece's group; -1: it is in none."""
     numbers: dict[tuple[int, ...], int] = {}
-    return [numbers.setdefault(piece.parameters, len(numbers)) if piece.in_group else -1 for piece in pieces]
+    return [numbers.setdefault(piece.group, len(numbers)) if piece.group else -1 for piece in pieces]
 
 
 def _order(pieces: list[Piece], parameters: tuple[int, ...]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from tensorflow.core.framework import types_pb2
@@ -87,7 +88,9 @@ def tensor_name(node: str, port: int) -> str:
     return f"{node.removeprefix(READ_PREFIX)}:{port}"
 
 
-def find_transfers(view: GraphView, needed: list[bool], classify: bool = True) -> list[Transfer]:
+def find_transfers(
+    view: GraphView, needed: list[bool], classify: bool = True, places: Mapping[str, int] | None = None
+) -> list[Transfer]:
     """All data edges between tasks, in the topological order of their first consumer.
 
     Args:
@@ -95,6 +98,7 @@ def find_transfers(view: GraphView, needed: list[bool], classify: bool = True) -
       needed: per node whether the step will run it; the others will be pruned, and a transfer that never comes would be
         waited for.
       classify: find out which can be ordered; needs the nodes' attributes.
+      places: name -> its place in that order before some were joined; what it does not hold comes last.
     """
     transfers: dict[tuple[int, int, str], Transfer] = {}
     for number in view.topological:
@@ -109,6 +113,8 @@ def find_transfers(view: GraphView, needed: list[bool], classify: bool = True) -
                 transfers[key] = Transfer(source, port, view.tasks[source], receiver, view.nodes[number].device, [])
             transfers[key].consumers.append((number, position))
     found = list(transfers.values())
+    if places:
+        found.sort(key=lambda one: places.get(one.name(view), len(places)))
     if classify:
         _classify(view, found)
     return found

@@ -38,12 +38,15 @@ class Joined:
       plan: the plan with an entry for each joined tensor: the priority of its most urgent member, and the smallest pieces.
       groups: how many tensors were joined, and ``members`` how many transfers they take the place of.
       alone: reason -> how many transfers leave alone although the plan groups them.
+      places: name of a transfer -> its place in the order of first consumers, a joined tensor's that of its first member.
+        Equal priorities follow this order, in which what was joined would come behind all others.
     """
 
     plan: Plan
     groups: int = 0
     members: int = 0
     alone: dict[str, int] = dataclasses.field(default_factory=dict)
+    places: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -82,9 +85,12 @@ def join_groups(
     """
     result = Joined(plan)
     by_name, by_source = _numbers(plan)
+    everything = find_transfers(view, list(needed))
+    for place, transfer in enumerate(everything):
+        result.places.setdefault(transfer.name(view), place)
     transfers = [
         (transfer, number)
-        for transfer in find_transfers(view, list(needed))
+        for transfer in everything
         if (number := _group_of(transfer.plan_name(view), by_name, by_source)) is not None
     ]
     judge = _Judge(view, needed, [transfer for transfer, _ in transfers], with_pushes, feeds, capable)
@@ -101,7 +107,9 @@ def join_groups(
     entries: dict[str, list[str]] = {}
     for members in found.values():
         if len(members) > 1:
-            entries[_insert(view, members)] = [member.name for member in members]
+            joined = _insert(view, members)
+            entries[joined] = [member.name for member in members]
+            result.places[joined] = min(result.places[member.transfer.name(view)] for member in members)
             result.groups, result.members = result.groups + 1, result.members + len(members)
     result.plan = _extended(plan, entries)
     return result

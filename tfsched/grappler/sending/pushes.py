@@ -156,6 +156,7 @@ def tag_pushes(
     variable_ranks: Mapping[VariableKey, int],
     plan: Plan | None = None,
     capable: Collection[str] | None = None,
+    places: Mapping[str, int] | None = None,
 ) -> list[Ranked]:
     """Tags, and cuts where the options say so, the pushes of a graph that holds nothing but them, in place.
 
@@ -169,6 +170,7 @@ def tag_pushes(
       variable_ranks: of the graph that pulls the variables, ``Report.variable_ranks``.
       plan: whose order and sizes of chunks win.
       capable: the tasks whose processes know tfsched's ops; None means all.
+      places: of transfers before some were joined, as for :func:`find_transfers`.
 
     Returns:
       The pushes with their ranks.
@@ -176,7 +178,7 @@ def tag_pushes(
     if not are_tagged(options):
         return []
     needed = [True] * len(view.nodes)
-    transfers = [one for one in find_transfers(view, needed) if capable is None or one.sender in capable]
+    transfers = [one for one in find_transfers(view, needed, places=places) if capable is None or one.sender in capable]
     if plan is not None:
         plan = filled(view, needed, transfers, variable_ranks, plan)
     groups = find_pushes(view, needed, transfers, variable_ranks, plan)
