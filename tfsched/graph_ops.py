@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-# A read that takes the value which was sent ahead for it, and what sends that value (grappler/barrier/read_ahead.py).
-READ_OP, AHEAD_OP = "TfschedRead", "TfschedReadAhead"
+# A read that takes the value which was sent ahead for it, what waits for that value at the reader, and what sends it
+# (grappler/barrier/read_ahead.py).
+READ_OP, SELECT_OP, AHEAD_OP = "TfschedRead", "TfschedSelect", "TfschedReadAhead"
 
 # An all-reduce of one tensor that may stand behind the step's end (grappler/collectives/exchange.py).
 EXCHANGE_OP = "TfschedAllReduceIfAgreed"

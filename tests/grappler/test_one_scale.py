@@ -1,5 +1,7 @@
 """Across the barrier, values that are sent ahead and values that the next step pulls leave in one order."""
 
+import json
+
 import pytest
 import tensorflow as tf
 import test_barrier
@@ -10,6 +12,7 @@ from tfsched._options import Options
 from tfsched.grappler.barrier.piecewise import PIECE_OP
 from tfsched.grappler.reading.transfers import PROXY_OP, SPLIT_OP
 from tfsched.grappler.rewrite import rewrite
+from tfsched.ordering import Plan
 
 tf1 = tf.compat.v1
 HOME = WORKER.rpartition("/device")[0]
@@ -103,3 +106,20 @@ def test_fifo_gives_all_transfers_one_rank(barrier, partition_bytes):
     assert ranks(ordering="fifo", policy="bytescheduler") == {0}
     assert len(ranks(ordering="tio", policy="bytescheduler")) > 1
     assert len(ranks(ordering="fifo", policy="tictac")) > 1
+
+
+@pytest.mark.parametrize("together", [(), (1, 3), (0, 1, 2, 3, 4)])
+def test_equal_priorities_follow_the_forward_pass(together):
+    """What is sent ahead has a consumer of its own when the step begins, and what is joined has one that is new."""
+    layers = 5
+    pulls = [f"read_{name}{layer}:0" for layer in range(layers) for name in ("weight", "bias")]
+    group = tuple(f"read_bias{layer}:0@{HOME}" for layer in together)
+    plan = Plan("mine", dict.fromkeys((f"{name}@{HOME}" for name in pulls), 0.0), groups=(group,) if group else None)
+    options = Options(barrier=False, policy="bytescheduler", plan=json.dumps(plan.to_json()))
+    pulled, ahead = crossing(layers, options)
+    joined = [name for name in pulled if name not in pulls]
+    expected = [name for name in pulls if f"{name}@{HOME}" not in group]
+    if together:
+        expected.insert(2 * together[0] + 1, *joined)
+    assert sorted(pulled, key=lambda name: pulled[name][0]) == expected
+    assert len(ahead) == layers

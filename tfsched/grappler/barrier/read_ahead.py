@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow.python.framework import dtypes
 
-from tfsched.graph_ops import AHEAD_OP, READ_OP
+from tfsched.graph_ops import AHEAD_OP, READ_OP, SELECT_OP
 from tfsched.grappler.barrier.updates import nesting
 from tfsched.grappler.reading.graph import GraphView
 from tfsched.grappler.reading.shapes import full
@@ -19,7 +19,7 @@ from tfsched.grappler.reading.variables import dtype_of, shape_of
 
 # A value of so few bytes is as quick as the marker that would stand for it, and sending it ahead would be one transfer more.
 SMALL_BYTES = 8192
-SELECT_OP, KEEP_OP = "TfschedSelect", "TfschedKeepAhead"
+KEEP_OP = "TfschedKeepAhead"
 
 
 @dataclasses.dataclass(frozen=True)

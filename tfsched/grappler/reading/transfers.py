@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorflow.core.framework import types_pb2
 
-from tfsched.graph_ops import AHEAD_OP, FORWARDING
+from tfsched.graph_ops import AHEAD_OP, FORWARDING, SELECT_OP
 from tfsched.grappler.reading.graph import GraphView, task_of
 from tfsched.grappler.reading.op_types import has_ref_input, output_dtype
 
@@ -93,6 +93,8 @@ def find_transfers(
 ) -> list[Transfer]:
     """All data edges between tasks, in the topological order of their first consumer.
 
+    What only waits for a value that was sent ahead is no consumer: all of these come before anything that computes.
+
     Args:
       view: the placed graph, without proxies.
       needed: per node whether the step will run it; the others will be pruned, and a transfer that never comes would be
@@ -113,11 +115,20 @@ def find_transfers(
                 transfers[key] = Transfer(source, port, view.tasks[source], receiver, view.nodes[number].device, [])
             transfers[key].consumers.append((number, position))
     found = list(transfers.values())
+    if any(node.op == SELECT_OP for node in view.nodes):
+        turn = {number: place for place, number in enumerate(view.topological)}
+        found.sort(key=lambda one: min(turn[user] for number, _ in one.consumers for user in _users(view, number)))
     if places:
         found.sort(key=lambda one: places.get(one.name(view), len(places)))
     if classify:
         _classify(view, found)
     return found
+
+
+def _users(view: GraphView, number: int) -> list[int]:
+    """The consumer, or those of the value that it selects."""
+    selected = view.consumers[number] if view.nodes[number].op == SELECT_OP else []
+    return selected or [number]
 
 
 def _classify(view: GraphView, transfers: list[Transfer]) -> None:
