@@ -173,6 +173,25 @@ def test_gone_after_a_signal_to_the_owner(own_namespaces, number):
     assert own_namespaces(owner.pid) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_gone_after_several_signals_to_the_owner(own_namespaces, number):
+    # What ignores the request to end takes a while to be ended, and further signals come meanwhile.
+    owner = start_owner("""
+        with bed:
+            stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(100)"
+            import sys
+            bed.exec("a", [sys.executable, "-c", stubborn])
+            time.sleep(60)
+    """)
+    assert owner.stdout.readline() == b"ready\n"
+    deadline_s = time.monotonic() + 30
+    while owner.poll() is None and time.monotonic() < deadline_s:
+        owner.send_signal(number)
+        time.sleep(0.2)
+    assert owner.poll() not in (None, 0)
+    assert own_namespaces(owner.pid) == []
+
+
 def test_gone_at_the_end_of_a_program_that_never_closed_them(own_namespaces):
     owner = start_owner("bed.__enter__()")
     assert owner.wait(20) == 0

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -37,7 +37,8 @@ OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) 
 
 def _call(*argv: str) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+        # In a group of its own: a terminal's Ctrl-C is for this program, which still has to take its namespaces away.
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False, **OWN_GROUP)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BenchError(f"`{' '.join(argv)}` did not run ({error}): use --link none") from error
     if done.returncode:
@@ -228,14 +229,35 @@ class Testbed(Hosts):
         """Ends the processes and removes the namespaces; may be called more than once."""
         if os.getpid() != self._owner:  # a forked child must not take its parent's network away
             return
-        super().close()
-        while self._made:
-            _remove(self._made[-1])  # stays listed until it is gone, should a signal interrupt this
-            self._made.pop()
-        atexit.unregister(self.close)
-        if self._old_handler is not None:
-            signal.signal(signal.SIGTERM, self._old_handler)
-            self._old_handler = None
+        try:
+            with _signals_later():
+                super().close()
+                while self._made:
+                    _remove(self._made[-1])  # stays listed until it is gone, should an error interrupt this
+                    self._made.pop()
+                atexit.unregister(self.close)
+        finally:
+            if self._old_handler is not None:
+                signal.signal(signal.SIGTERM, self._old_handler)
+                self._old_handler = None
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """Has Ctrl-C and SIGTERM wait for the end of the block: who is impatient sends more than one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:

@@ -117,7 +117,8 @@ def find_transfers(
     found = list(transfers.values())
     if any(node.op == SELECT_OP for node in view.nodes):
         turn = {number: place for place, number in enumerate(view.topological)}
-        found.sort(key=lambda one: min(turn[user] for number, _ in one.consumers for user in _users(view, number)))
+        last = len(turn)
+        found.sort(key=lambda one: min(turn.get(user, last) for number, _ in one.consumers for user in _users(view, number)))
     if places:
         found.sort(key=lambda one: places.get(one.name(view), len(places)))
     if classify:
