@@ -68,7 +68,7 @@ def test_predictions_stand_beside_what_was_measured(capsys):
     settings = ["vanilla", "tio", "tio:barrier=false", "optimal:barrier=false"]
     given = {"models": ["mlp4x256"], "link": "emulated", "bandwidth": "50mbit", "settings": settings, "predict": True}
     result = run(toy(**given, steps=2, block=2))
-    assert result["bounds"]["beside_s"] > 0
+    assert result["bounds"]["beside_s"] > 0 and result["bounds"]["join_s"] > 0
     rows = result["settings"]
     assert rows["vanilla"]["predicted_s"] is None and rows["vanilla"]["prediction_error"] is None
     for name in settings[1:]:
@@ -77,6 +77,7 @@ def test_predictions_stand_beside_what_was_measured(capsys):
         assert row["prediction_error"] == pytest.approx(row["predicted_s"] / row["median_s"] - 1)
     printed = " ".join(capsys.readouterr().out.split())
     assert "predicted" in printed and "computing beside all-reduces" in printed
+    assert "joining and splitting gradients" in printed
 
 
 @pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])

@@ -8,7 +8,7 @@ import pytest
 from tests.simulator.test_workload import traced
 from tfsched import TfschedError
 from tfsched.bench import BenchConfig, BenchError, predicting, run
-from tfsched.ordering import AllReduce, exchange_dag, make_plan
+from tfsched.ordering import AllReduce, Plan, exchange_dag, make_plan
 from tfsched.simulator import Cluster, methods
 
 PLANNERS = ("pace", "mg-wfbp", "us-byte", "buckets", "optimal", "prophet-plan")
@@ -68,6 +68,17 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
     before, after = (predict(one, TRACE, iterations=2) for one in (result, slower))
     assert all(0.999 * before[name] < after[name] < 1.21 * before[name] for name in NAMES)
     assert after["tio:barrier=false"] > 1.1 * before["tio:barrier=false"]
+
+
+def test_groups_are_joined_and_split_in_the_measured_time():
+    """All gradients in one group: half of the time before the exchange, half after it."""
+    layers = [f"layer{i}" for i in range(24)]
+    plan = json.dumps(Plan("all as one", dict.fromkeys(layers, 0.0), groups=[layers]).to_json())
+    results = measured(), measured()
+    results[1]["bounds"]["join_s"] = 0.5
+    for name in ("mg-wfbp", "tio:barrier=false"):
+        before, after = (predict(result, TRACE, {"mg-wfbp": plan}, iterations=2)[name] for result in results)
+        assert after == pytest.approx(before + (0.5 if name == "mg-wfbp" else 0.0), rel=0.01), name
 
 
 def test_across_the_barrier_bytes_move_as_fast_as_both_ways_at_once():

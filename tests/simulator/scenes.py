@@ -52,6 +52,7 @@ def random_cluster(draw: random.Random) -> Cluster:
         step_overhead_us=draw.choice([0.0, 50.0]),
         update_us_per_mb=draw.choice([0.0, 1e5]),
         processing_us_per_mb=draw.choice([0.0, 1e5]),
+        join_us_per_mb=draw.choice([0.0, 1e5]),
         contention=draw.choice([1.0, 1.5]),
         barrier=draw.random() < 0.5,
         synchronous=architecture != "ps" or draw.random() < 0.6,

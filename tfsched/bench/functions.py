@@ -58,6 +58,27 @@ def make_step(model: Model, network: Network, phase: str, batch: int, strategy: 
     return step
 
 
+def make_joining_step(trainable: list[Any], member: Member) -> Any:
+    """As `make_reducing_step`: joins the variables' values to one tensor for each type, and splits that again."""
+
+    def replica(batch: Any) -> dict[str, tf.Tensor]:
+        del batch
+        ends = []
+        for dtype in dict.fromkeys(variable.dtype for variable in trainable):
+            flat = [tf.reshape(variable, [-1]) for variable in trainable if variable.dtype == dtype]
+            parts = tf.split(tf.concat(flat, 0), [part.shape[0] for part in flat])
+            ends += [tf.cast(part[-1], tf.float32) for part in parts]
+        loss = tf.add_n(ends)
+        with tf.control_dependencies([loss]):
+            finish = tf.timestamp()
+        return {"loss": loss, "finish": finish}
+
+    def step(batch: Any) -> Any:
+        return member.run(replica, batch)
+
+    return step
+
+
 def make_reducing_step(
     input_shape: tuple[int, ...], loss_of: LossFunction | None, trainable: list[Any], member: Member, reduces: bool
 ) -> Any:

@@ -167,6 +167,7 @@ def _all_reducing(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Clus
         workers=workers,
         architecture="allreduce",
         bandwidth_bps=result["bandwidth_bps"] * share,
+        join_us_per_mb=(bounds.get("join_s") or 0.0) / 2 * 1e6 / (result["gradient_bytes"] / 1e6),
         contention=_contention(bounds),
         **_drift(result),
     )

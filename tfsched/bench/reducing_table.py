@@ -19,6 +19,7 @@ def _bounds(result: dict[str, Any]) -> list[tuple[str, float]]:
     return [
         ("computing alone", bounds["compute_s"]),
         *([] if bounds.get("beside_s") is None else [("computing beside all-reduces", bounds["beside_s"])]),
+        *([] if bounds.get("join_s") is None else [("joining and splitting gradients", bounds["join_s"])]),
         *([] if link_s is None else [(f"link, 2 x {workers - 1}/{workers}", link_s)]),
         *([] if bounds["tcp_s"] is None else [("the same bytes over TCP", bounds["tcp_s"])]),
         ("stock all-reduce", bounds["all_reduce_s"]),

@@ -97,6 +97,12 @@ class Replica:
         self._loops[session] = made, chosen is not None
         return {}
 
+    def do_open_joining(self, session: str) -> dict[str, Any]:
+        """Makes the loop of a bound that joins tensors of the gradients' sizes, and splits them, as groups need it."""
+        step = functions.make_joining_step(self._trainable, self._member)
+        self._loops[session] = loops.CustomLoop(step, self._member, 1, None), False
+        return {}
+
     def do_listen(self, session: str) -> dict[str, Any]:
         """Host and port at which the other workers' TCP connections of that bound reach this one."""
         del session

@@ -23,6 +23,8 @@ ALL_REDUCE = "communication alone: all-reduce"
 _EXCHANGE = "exchange beside computing"
 # As many bytes over plain TCP, where that crosses the limited links.
 TCP = "communication alone: TCP"
+# Joining all gradients to one tensor, and splitting it: what groups that are all-reduced cost a worker.
+JOIN = "joining and splitting"
 TRACED_STEPS = 5
 _PROBES = 3
 _LONG_RUN_S = 1.0
@@ -39,7 +41,7 @@ class Measurement:
         steps_s: time of a step, by setting: of a long block the steady state's, of a short one as in whole_s (steady.py).
         finishes_s: time from each single step's start until each worker finished, by setting.
         bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE and BOTH; where
-            workers all-reduce for COMPUTE, ALL_REDUCE and, over limited links, TCP.
+            workers all-reduce for COMPUTE, ALL_REDUCE, over limited links TCP and, if asked for, BESIDE and JOIN.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
         networking_busy: for which share of a block the cores that do the networking were busy, by setting; nothing if

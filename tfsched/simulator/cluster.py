@@ -35,7 +35,15 @@ _OPENING = (
 _CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 _COUNTS = {"workers": 1, "servers": 1, "tasks_per_host": 1, "streams": 1, "grace_us": 0, "window_bytes": 0}
 _MOST = {"grace_us": int(MAX_US), "window_bytes": 2**62}
-_TIMES = ("startup_us", "release_us", "step_overhead_us", "update_us_per_mb", "processing_us_per_mb", "straggler_scale")
+_TIMES = (
+    "startup_us",
+    "release_us",
+    "step_overhead_us",
+    "update_us_per_mb",
+    "processing_us_per_mb",
+    "join_us_per_mb",
+    "straggler_scale",
+)
 _FLAGS = ("barrier", "synchronous", "colocated")
 _CHOICES = {
     "architecture": ARCHITECTURES,
@@ -65,6 +73,7 @@ class Cluster:
       step_overhead_us: from a step's beginning until its tensors are asked for and its ops may run.
       update_us_per_mb: time to apply an update, of 10^6 bytes.
       processing_us_per_mb: from the arrival of 10^6 bytes until the receiver can use them.
+      join_us_per_mb: of all-reduces: what a worker takes to join 10^6 bytes of a group, and as long again to split them.
       contention: what the time of an op is multiplied by if its worker's host sends and receives when it starts, at least 1:
         the network's work takes processor time from the computation. If it does only one of the two, the op takes half as
         much longer.
@@ -98,6 +107,7 @@ class Cluster:
     step_overhead_us: float = 0.0
     update_us_per_mb: float = 0.0
     processing_us_per_mb: float = 0.0
+    join_us_per_mb: float = 0.0
     contention: float = 1.0
     barrier: bool = True
     synchronous: bool = True

@@ -16,6 +16,7 @@ from tfsched.ordering.servers import FLOWS, pushed_first
 from .cluster import Cluster
 from .cutting import MAX_PIECES, Parts, Piece, Planned, bundled, cut, split
 from .errors import SimulatorError
+from .joining import with_joins
 from .method import _CREDIT_BYTES, Method
 from .planned import planned_pieces
 from .workload import Parameter, Workload
@@ -28,7 +29,7 @@ class Scheduled(NamedTuple):
     """What a method comes to on a workload and a cluster.
 
     `pieces` are in the order in which they should go, over all servers. Workers that exchange them cut them further, to at
-    most `exchange_bytes` (cc/collective/layout.h).
+    most `exchange_bytes` (cc/collective/layout.h). `workload` has the work of joining groups that are all-reduced, too.
     """
 
     pieces: list[Piece]
@@ -36,6 +37,7 @@ class Scheduled(NamedTuple):
     credit_bytes: int
     ordered: bool
     exchange_bytes: int
+    workload: Workload
 
 
 def servers_of(parameters: Sequence[Parameter], cluster: Cluster) -> list[int]:
@@ -139,7 +141,8 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         joined, ahead = cluster.all_reduces, crossed and not cluster.all_reduces
         planned = planned_pieces(workload, servers, method.plan, priorities, default_bytes, joined, ahead)
         most_bytes = max([most_bytes, *(piece.size_bytes for piece in planned)])
-        return Scheduled(sorted(planned, key=lambda piece: piece.priority), policy, credit, True, most_bytes)
+        planned.sort(key=lambda piece: piece.priority)
+        return Scheduled(planned, policy, credit, True, most_bytes, _joining(workload, cluster, planned))
     plan = _messages(workload, method, decision, names, priorities)
     if cluster.architecture == "allreduce":
         if not any(explicit or len(parts) > 1 for parts, explicit, _ in plan):
@@ -150,7 +153,13 @@ def schedule(workload: Workload, cluster: Cluster, method: Method, seed: int) ->
         pieces += (p._replace(hold_us=hold_us) for p in cut(parts, workload, servers, priorities, partition, place))
         if len(pieces) > MAX_PIECES:
             raise SimulatorError(f"a step would have more than {MAX_PIECES} pieces; give a larger partition_bytes")
-    return Scheduled(sorted(pieces, key=lambda piece: piece.priority), policy, credit, decision is not None, most_bytes)
+    pieces.sort(key=lambda piece: piece.priority)
+    ordered = decision is not None
+    return Scheduled(pieces, policy, credit, ordered, most_bytes, _joining(workload, cluster, pieces))
+
+
+def _joining(workload: Workload, cluster: Cluster, pieces: Sequence[Piece]) -> Workload:
+    return with_joins(workload, pieces, cluster.join_us_per_mb) if cluster.all_reduces else workload
 
 
 def _messages(

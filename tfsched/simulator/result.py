@@ -98,7 +98,7 @@ class _Names:
     """Names of what the engine numbers."""
 
     def __init__(self, workload: Workload, cluster: Cluster, scheduled: Scheduled, update_pieces: bool) -> None:
-        self.ops = [op.name for op in workload.ops] + ["(arrivals)"]
+        self.ops = [op.name for op in scheduled.workload.ops] + ["(arrivals)"]
         self.pieces = [piece.label for piece in scheduled.pieces]
         self.servers = [piece.server for piece in scheduled.pieces]
         self.updated = self.pieces if update_pieces else [p.name for p in workload.parameters]

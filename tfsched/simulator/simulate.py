@@ -79,6 +79,8 @@ def make_model(
     exchanges = cluster.architecture == "allreduce"
     steps = warmup + iterations
     _check_size(workload, cluster, scheduled, steps)
+    first_gradient_op = workload.ops[workload.first_gradient_op].name if workload.ops else ""
+    workload = scheduled.workload
     index = workload.index
     op_us = [op.time_us for op in workload.ops]
     op_inputs = [[index[name] for name in dict.fromkeys(op.inputs)] for op in workload.ops]
@@ -117,7 +119,7 @@ def make_model(
         "tensors": len(workload.parameters),
         "pieces": len(pieces),
         "orders": len(workload.request_orders),
-        "origin_op": workload.first_gradient_op,
+        "origin_op": index.get(first_gradient_op, 0),
         "way": -1 if cluster.algorithm == "auto" else ALGORITHMS.index(cluster.algorithm),
         "streams": max(cluster.streams, workload.streams),
         "steps": steps,
