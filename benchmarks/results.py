@@ -1,10 +1,12 @@
 """The results: runs the commands of benchmarks/results/manifest.yaml, and writes every page that shows what was measured.
 
     python benchmarks/results.py --measure allreduce-mlp24,allreduce-resnet50
+    python benchmarks/results.py --predict allreduce-planners,servers-planners-crossing
     python benchmarks/results.py
 
 The first runs the commands of these rows and keeps their JSON beside the manifest; it needs root, for limited links. The
-second (`make results`) only writes docs/results.md, the README's table, its picture and the table of PACE in docs/papers.md
+second predicts kept rows again, with the simulator as it is, from what the runs measured and traced. The last (`make
+results`) only writes docs/results.md, the README's table, its picture and the table of PACE in docs/papers.md
 from the JSON files: no figure is typed by hand.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import shlex
 import signal
@@ -27,9 +30,10 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.evaluations import pace_wire  # noqa: E402
 from benchmarks.evaluations.common import markdown  # noqa: E402
-from tfsched.bench import busy, predicting  # noqa: E402
+from tfsched.bench import busy, inputs, predicting  # noqa: E402
 
 KEPT = pathlib.Path(__file__).with_name("results")
+INPUTS = KEPT / "inputs"  # what the predictions of a row are made from, in a directory of its name
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 PAPERS = ROOT / "docs" / "papers.md"
@@ -122,8 +126,33 @@ def measure(row: Row) -> None:
     Raises:
       subprocess.SubprocessError: it failed, or took more than an hour.
     """
-    results = bench(row.command, KEPT / f"{row.name}.tmp.json")
-    content = {"command": row.command, "results": results}
+    predicts = "--predict" in row.command.split()
+    INPUTS.mkdir(exist_ok=True)
+    command = f"{row.command} --inputs {shlex.quote(str(INPUTS / row.name))}" if predicts else row.command
+    _keep(row, {"command": row.command, "results": bench(command, KEPT / f"{row.name}.tmp.json")})
+
+
+def predict(row: Row) -> bool:
+    """Predicts a kept row again; whether it has what that takes.
+
+    Raises:
+      TfschedError: it has, and that cannot be used.
+    """
+    content = kept(row)
+    paths = [
+        inputs.path_of(str(INPUTS / row.name), one["model"], one["workers"])
+        for one in (content or {"results": ()})["results"]
+    ]
+    if content is None or not all(os.path.exists(path) for path in paths):
+        return False
+    for result, path in zip(content["results"], paths, strict=True):
+        predicting.add_to(result, *inputs.load(path))
+        result["notes"] = list(dict.fromkeys(result["notes"]))
+    _keep(row, content)
+    return True
+
+
+def _keep(row: Row, content: dict[str, Any]) -> None:
     (KEPT / f"{row.name}.json").write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
@@ -294,16 +323,19 @@ def papers_table() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", default="", help="names of rows to measure, with commas; all: every one")
-    wanted = parser.parse_args().measure
+    parser.add_argument("--predict", default="", help="names of kept rows to predict again, with commas; all: every one")
+    given = parser.parse_args()
     rows = manifest()
     names = [row.name for row in rows]
-    chosen = names if wanted == "all" else [name for name in wanted.split(",") if name]
-    if unknown := [name for name in chosen if name not in names]:
+    measured, predicted = ([*names] if text == "all" else text.split(",") for text in (given.measure, given.predict))
+    if unknown := [name for name in [*measured, *predicted] if name and name not in names]:
         parser.error(f"no row is named {unknown[0]}; the rows are {', '.join(names)}")
     signal.signal(signal.SIGTERM, interrupt)
     for row in rows:
-        if row.name in chosen:
+        if row.name in measured:
             measure(row)
+        if row.name in predicted and not predict(row) and given.predict != "all":
+            parser.error(f"the predictions of row {row.name} cannot be made again; measure it with --measure {row.name}")
     PAGE.write_text(render(rows))
     lines = readme_lines(rows)
     PICTURE.write_text(picture(lines))

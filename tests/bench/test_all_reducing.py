@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from tfsched.bench import BenchConfig, BenchError, reducing, reducing_table, replicas_runner, report, run
+from tfsched.bench import BenchConfig, BenchError, inputs, predicting, reducing, reducing_table, replicas_runner, report, run
 from tfsched.bench.links import REAL
 from tfsched.bench.replicas_runner import merged
 from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, Measurement
@@ -64,10 +64,10 @@ def test_stock_workers_and_tfscheds_take_turns_in_all_reducing_alone():
     assert bounds["communication_s"] == bounds["all_reduce_s"] > 0
 
 
-def test_predictions_stand_beside_what_was_measured(capsys):
+def test_predictions_stand_beside_what_was_measured(capsys, tmp_path):
     settings = ["vanilla", "tio", "tio:barrier=false", "optimal:barrier=false"]
     given = {"models": ["mlp4x256"], "link": "emulated", "bandwidth": "50mbit", "settings": settings, "predict": True}
-    result = run(toy(**given, steps=2, block=2))
+    result = run(toy(**given, steps=2, block=2, inputs=str(tmp_path / "inputs")))
     assert result["bounds"]["beside_s"] > 0 and result["bounds"]["join_s"] > 0
     rows = result["settings"]
     assert rows["vanilla"]["predicted_s"] is None and rows["vanilla"]["prediction_error"] is None
@@ -78,6 +78,12 @@ def test_predictions_stand_beside_what_was_measured(capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "predicted" in printed and "computing beside all-reduces" in printed
     assert "joining and splitting gradients" in printed
+    trace, plans = inputs.load(str(tmp_path / "inputs" / "mlp4x256-2.json.gz"))
+    assert list(plans) == settings[3:]
+    again = predicting.predict(result, trace, plans)
+    assert {name: [min(steps_s), max(steps_s)] for name, steps_s in again.items()} == {
+        name: rows[name]["predicted_range_s"] for name in settings[1:]
+    }
 
 
 @pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])
@@ -241,6 +247,9 @@ def test_keras_fit_under_the_strategy():
         ({"beside": True, "phase": "allreduce"}, "--beside computes beside tfsched's all-reduces: give --phase train"),
         ({"predict": True, "settings": ["vanilla"]}, "--predict computes beside tfsched's all-reduces: give --phase train"),
         ({"trace": "a.json"}, "--trace traces the steps of sessions"),
+        ({"inputs": "a"}, "--inputs a is for what predictions are made from: give --predict, too"),
+        ({"predict": True, "inputs": __file__}, "is a file: give a directory"),
+        ({"predict": True, "inputs": "/nowhere/a"}, "'/nowhere/a' cannot be written"),
         ({"claims": True}, "--claims traces the steps of sessions"),
         ({"api": "session", "phase": "allreduce"}, "phase 'allreduce' needs --api mirrored or parallel"),
     ],

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from tfsched.bench import inputs, predicting
 from tfsched.bench.settings import find_settings
 from tfsched.bench.testbed import netns_available
 
@@ -136,6 +138,40 @@ def test_every_page_of_results_shows_what_the_listed_commands_measured():
     assert results.PICTURE.read_text() == results.picture(lines)
     papers, table = results.PAPERS.read_text(), results.papers_table()
     assert table.count("\n| ") == 1 + 3 and papers == results.with_table(papers, table)
+
+
+def test_predictions_of_the_results_are_those_of_the_simulator():
+    """Of all rows whose inputs are kept; a prediction does not depend on the machine."""
+    results = load("results")
+    found = sorted(results.INPUTS.glob("*/*.json.gz"))
+    assert found
+    for path in found:
+        kept = json.loads((results.KEPT / f"{path.parent.name}.json").read_text())["results"]
+        (result,) = (one for one in kept if path.name == f"{one['model']}-{one['workers']}.json.gz")
+        trace, plans = inputs.load(str(path))
+        quick = {"prophet-plan:barrier=false", "mg-wfbp:barrier=false", "optimal:barrier=false"}
+        some = {name: setting for name, setting in result["settings"].items() if name in quick}
+        assert some
+        for name, steps_s in predicting.predict({**result, "settings": some}, trace, plans).items():
+            assert sum(steps_s) / len(steps_s) == pytest.approx(some[name]["predicted_s"], rel=1e-9), (path, name)
+
+
+def test_a_row_is_predicted_again_from_what_was_kept(monkeypatch, tmp_path):
+    results = load("results")
+    row = next(row for row in results.manifest() if (results.INPUTS / row.name).exists())
+    before = results.kept(row)
+    for result in before["results"]:
+        for setting in result["settings"].values():
+            setting["predicted_s"] = setting["prediction_error"] = 9.0
+    shutil.copytree(results.INPUTS, tmp_path / "inputs")
+    right = results.kept(row)
+    monkeypatch.setattr(results, "KEPT", tmp_path)
+    assert results.predict(row) is False
+    (tmp_path / f"{row.name}.json").write_text(json.dumps(before))
+    assert results.predict(row) is True
+    assert results.kept(row) == right
+    monkeypatch.setattr(results, "INPUTS", tmp_path / "none")
+    assert results.predict(row) is False
 
 
 def of_bench(pid: str) -> list[str]:

@@ -1,13 +1,14 @@
 """What the simulator predicts from the parts of a run that were measured alone."""
 
 import dataclasses
+import gzip
 import json
 
 import pytest
 
 from tests.simulator.test_workload import traced
 from tfsched import TfschedError
-from tfsched.bench import BenchConfig, BenchError, predicting, run
+from tfsched.bench import BenchConfig, BenchError, inputs, predicting, run
 from tfsched.ordering import AllReduce, Plan, exchange_dag, make_plan
 from tfsched.simulator import Cluster, methods
 
@@ -113,6 +114,25 @@ def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
     predicting.add_to(result)
     assert result["notes"][0].startswith("no prediction: it needs a traced step")
     assert all(row["predicted_s"] is None and row["prediction_error"] is None for row in result["settings"].values())
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "cannot be read .*give a file that bench --inputs has written"),
+        (b"{}", "cannot be read"),
+        (gzip.compress(b"{"), "cannot be read"),
+        (gzip.compress(b"{}")[:-4], "cannot be read"),
+        (gzip.compress(b"[]"), "the format of .* is None; give a file that bench --inputs has written"),
+        (gzip.compress(b'{"format": "other"}'), "the format of .* is 'other'"),
+    ],
+)
+def test_files_that_predictions_cannot_be_made_from(tmp_path, content, sentence):
+    path = tmp_path / "mlp24-2.json.gz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BenchError, match=sentence):
+        inputs.load(str(path))
 
 
 def test_blocks_too_short_for_a_steady_state_are_named():

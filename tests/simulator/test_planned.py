@@ -37,6 +37,18 @@ def random_plan(draw: random.Random, workload: Workload) -> Plan:
     return Plan("drawn", priorities, partition_bytes=sizes, pieces=pieces, groups=groups)
 
 
+def test_of_pulls_with_equal_priority_the_first_in_the_forward_pass_goes_first():
+    """As on the wire, where plans of mg-wfbp give all pulls one priority. The first layer's gradient is pushed last."""
+    base = Workload.from_layers(layers(*[(100, 0, 1000)] * 3))
+    named = tuple(dataclasses.replace(one, pushed_as=f"push/{one.name}") for one in base.parameters)
+    workload = dataclasses.replace(base, parameters=named)
+    priorities = {"1": 0.0, "2": 0.0, "3": 0.0, "push/2": 0.0, "push/3": 1.0, "push/1": 2.0}
+    plan = Plan("given", priorities, groups=(("push/2", "push/3"),))
+    result = simulate(workload, CLUSTER, Method("m", "layer", "bytescheduler", plan=plan, credit_bytes=1))
+    # Pushed: 2 and 3 until 2000, 1 until 3000. Pulled: 2 until 3000, 1 until 4000, 3 until 5000; then the last layer.
+    assert result.median_us == pytest.approx(5100)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_every_byte_is_sent_once_in_the_plans_groups_and_pieces(seed: int) -> None:
     draw = random.Random(seed)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tfsched.bench import claims as claims_module
-from tfsched.bench import predicting, report
+from tfsched.bench import inputs, predicting, report
 from tfsched.bench.cluster import Cluster
 from tfsched.bench.config import BALANCED, BenchConfig, are_apart, batch_of, block_of, check, threads_of
 from tfsched.bench.errors import BenchError
@@ -138,7 +138,10 @@ def _run_model(
         if config.trace:
             runner.trace_open(settings[0].name, TRACED_STEPS, os.path.abspath(config.trace))
         if config.predict:
-            predicting.add_to(result, _trace_of(runner), runner.plans)
+            trace = _trace_of(runner)
+            predicting.add_to(result, trace, runner.plans)
+            if config.inputs and trace is not None:
+                inputs.save(inputs.path_of(config.inputs, model, config.workers), trace, runner.plans)
     return result
 
 

@@ -56,6 +56,8 @@ class BenchConfig:
         beside: also measure how long computing takes while the links are busy with what has nothing to do with it.
         predict: also say what the simulator predicts for each setting, which needs `beside`, and where there are parameter
             servers traced steps.
+        inputs: directory for what predictions are made from (`inputs.py`), a file for each model and number of workers; None
+            for none.
         json, plot: files to write, None for none.
         trace: file for a step trace of the first setting, of steps behind the measured ones; None for none.
         quiet: no progress bars and no table, only files.
@@ -85,6 +87,7 @@ class BenchConfig:
     block: str | int = "auto"
     beside: bool = False
     predict: bool = False
+    inputs: str | None = None
     json: str | None = None
     plot: str | None = None
     trace: str | None = None
@@ -200,9 +203,13 @@ def check(config: BenchConfig) -> None:
         raise BenchError(f"--predict needs a traced step of a session, or all-reduces: leave it out with --api {config.api}")
     if config.predict and config.cluster:
         raise BenchError(f"--predict traces on this machine: leave it out with --cluster {config.cluster}")
+    if config.inputs and not config.predict:
+        raise BenchError(f"--inputs {config.inputs} is for what predictions are made from: give --predict, too")
     if config.trace and config.api != SESSION:
         raise BenchError("--trace traces the steps of sessions: leave it out, or use --api session")
-    for path in filter(None, (config.json, config.plot, config.trace)):
+    if config.inputs and os.path.exists(config.inputs) and not os.path.isdir(config.inputs):
+        raise BenchError(f"--inputs {config.inputs} is a file: give a directory")
+    for path in filter(None, (config.json, config.plot, config.trace, config.inputs)):
         directory = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
             raise BenchError(f"{path!r} cannot be written: make the directory {directory!r} first")

@@ -80,6 +80,7 @@ def define(flags: CommandFlags) -> None:
     flags.integer("warmup", 3, "steps of each setting that are not counted", lower=0)
     flags.boolean("beside", False, "also: how long computing takes beside communication that it does not wait for")
     flags.boolean("predict", False, "also: what the simulator predicts for each setting, from the parts as measured alone")
+    flags.string("inputs", "", "with --predict: keep the traces and plans that it uses in this directory")
     flags.string("json", "", "write the result to this file")
     flags.string("plot", "", "draw the result into this PNG")
     flags.string("trace", "", "then trace 5 steps of the first setting and write them to this file, for order and simulate")
@@ -115,7 +116,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     if arguments:
         raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
     same = {field.name: getattr(flags, field.name) for field in dataclasses.fields(BenchConfig) if field.name not in _OTHER}
-    files: dict[str, Any] = {name: getattr(flags, name) or None for name in ("json", "plot", "trace")}
+    files: dict[str, Any] = {name: getattr(flags, name) or None for name in ("inputs", "json", "plot", "trace")}
     run_bench(BenchConfig(models=flags.model, **files, **same), numbers_of_workers(flags.workers))
     return 0
 

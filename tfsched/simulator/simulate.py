@@ -101,6 +101,13 @@ def make_model(
         names = (name for i in piece.parameters for name in getattr(workload.parameters[i], field))
         return [index[name] for name in dict.fromkeys(names)]
 
+    def first_use(piece: Piece) -> int:
+        """What orders pulls of equal priority, as plans are enforced. Orderings alone leave it to the listing."""
+        if method.plan is None:
+            return 0
+        readers = (name for i in piece.parameters for name in workload.parameters[i].read_by)
+        return min((index[name] for name in readers), default=len(index))
+
     pieces = scheduled.pieces
     pulled = [
         not all_reduces and piece.only != "push" and workload.parameters[piece.parameters[0]].pulled for piece in pieces
@@ -172,8 +179,10 @@ def make_model(
         "piece_server": [piece.server for piece in pieces],
         "piece_group": _groups(pieces) if not all_reduces else [-1] * len(pieces),
         "piece_pulled": pulled,
-        "pull_rank": _ranks(pieces, pulled, scheduled.ordered, [_pull_priority(piece) for piece in pieces]),
-        "push_rank": _ranks(pieces, [bool(ops) for ops in push_inputs], scheduled.ordered, [p.priority for p in pieces]),
+        "pull_rank": _ranks(pieces, pulled, scheduled.ordered, [(_pull_priority(p), first_use(p)) for p in pieces]),
+        "push_rank": _ranks(
+            pieces, [bool(ops) for ops in push_inputs], scheduled.ordered, [(p.priority, 0) for p in pieces]
+        ),
     }
 
 
@@ -224,8 +233,13 @@ def _pull_priority(piece: Piece) -> float:
     return piece.priority if piece.pull_priority is None else piece.pull_priority
 
 
-def _ranks(pieces: Sequence[Piece], used: Sequence[bool], ordered: bool, priorities: Sequence[float]) -> list[int]:
-    """Place of each piece among those of its server; -1 for those that are not sent, or not ordered."""
+def _ranks(
+    pieces: Sequence[Piece], used: Sequence[bool], ordered: bool, priorities: Sequence[tuple[float, int]]
+) -> list[int]:
+    """Place of each piece among those of its server; -1 for those that are not sent, or not ordered.
+
+    Of each the number says what counts among equal priorities, and then its position.
+    """
     counts: dict[int, int] = {}
     ranks = [-1] * len(pieces)
     for i in sorted(range(len(pieces)), key=lambda i: priorities[i]):
