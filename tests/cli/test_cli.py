@@ -110,6 +110,7 @@ MISTAKES = [
     (["bench", "--bandwidth", "fast"], "fast"),
     (["bench", "--batch", "0", "--link", "none"], "batch"),
     (["bench", "extra"], "extra"),
+    (["bench", "--inputs", "nope", "--link", "none"], "--inputs nope is for what predictions are made from"),
     (["doctor", "extra"], "extra"),
 ]
 

@@ -14,7 +14,8 @@ MODELS = (
 )
 
 # Fields of BenchConfig that are not simply the flag of the same name.
-_OTHER = ("models", "workers", "json", "plot", "trace")
+_FILES = ("inputs", "json", "plot", "trace")
+_OTHER = ("models", "workers", *_FILES)
 
 
 def define(flags: CommandFlags) -> None:
@@ -116,7 +117,7 @@ def run(flags: CommandFlags, arguments: list[str]) -> int:
     if arguments:
         raise UsageError(f"tfsched bench takes only flags and got {' '.join(arguments)!r}")
     same = {field.name: getattr(flags, field.name) for field in dataclasses.fields(BenchConfig) if field.name not in _OTHER}
-    files: dict[str, Any] = {name: getattr(flags, name) or None for name in ("inputs", "json", "plot", "trace")}
+    files: dict[str, Any] = {name: getattr(flags, name) or None for name in _FILES}
     run_bench(BenchConfig(models=flags.model, **files, **same), numbers_of_workers(flags.workers))
     return 0
 
