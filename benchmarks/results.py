@@ -6,8 +6,8 @@
 
 The first runs the commands of these rows and keeps their JSON beside the manifest; it needs root, for limited links. The
 second predicts kept rows again, with the simulator as it is, from what the runs measured and traced. The last (`make
-results`) only writes docs/results.md, the README's table, its picture and the table of PACE in docs/papers.md
-from the JSON files: no figure is typed by hand.
+results`) only writes docs/results.md, the README's table, its picture, the table of PACE in docs/papers.md and that of
+predictions in docs/simulator.md from the JSON files: no figure is typed by hand.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import pathlib
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,9 +38,11 @@ INPUTS = KEPT / "inputs"  # what the predictions of a row are made from, in a di
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 PAPERS = ROOT / "docs" / "papers.md"
+SIMULATOR = ROOT / "docs" / "simulator.md"
 PICTURE = ROOT / "docs" / "images" / "results.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 LIMIT_S = 3600
+NEAR = 0.05  # of what was measured: what is predicted for nearer settings is not told one by one
 _GRACE_S = 60
 # What a figure's reader does not need: step by step, and of the machine that measured.
 _DROPPED = ("steps_s", "stolen_s", "plots")
@@ -196,7 +199,7 @@ def table(result: Mapping[str, Any], order: Sequence[str]) -> list[str]:
     for name in order:
         setting = result["settings"][name]
         gain = "" if name == "vanilla" else f"{setting['ratio_to_vanilla']:.2f}x"
-        shown = "stock TensorFlow" if name == "vanilla" else f"`{name}`"
+        shown = _shown(name)
         ratio, ends = f"{setting['bound_ratio']:.2f}", f"{setting['bound_ratio_with_ends']:.2f}"
         ratio += f" ({ends} with ends)" if ends != ratio else ""
         row = f"| {shown} | {setting['median_s']:.3f} | {ratio} | {gain} |"
@@ -316,6 +319,39 @@ def with_table(text: str, table: str) -> str:
     return f"{before}{begin}\n{table}\n{end}{after}"
 
 
+def predictions_table(rows: Sequence[Row]) -> str:
+    """How near the simulator comes, a line for each row that was predicted."""
+    lines = [
+        "",
+        "| row | | predicted by | settings | median error | within 5 % | others, too short (-) or too long |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        results = (kept(row) or {"results": []})["results"]
+        errors = {
+            (result["model"], name): setting["prediction_error"]
+            for result in results
+            for name, setting in result["settings"].items()
+            if setting.get("prediction_error") is not None
+        }
+        if not errors:
+            continue
+        far = [(model, name, error) for (model, name), error in errors.items() if abs(error) > NEAR]
+        others = ", ".join(
+            f"{_shown(name)} with {model} {error:+.0%}" for model, name, error in sorted(far, key=lambda one: -abs(one[2]))
+        )
+        about = f"{hosts(results[0])}, {link(results[0]['bandwidth_bps'])}"
+        typical = statistics.median(map(abs, errors.values()))
+        simulator = "this simulator" if (INPUTS / row.name).is_dir() else "an older one"
+        cells = [f"`{row.name}`", about, simulator, str(len(errors)), f"{typical:.1%}", str(len(errors) - len(far)), others]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(name: str) -> str:
+    return "stock TensorFlow" if name == "vanilla" else f"`{name}`"
+
+
 def papers_table() -> str:
     return "\n" + markdown(pace_wire.HEADER, pace_wire.measured()) + "\n"
 
@@ -341,6 +377,7 @@ def main() -> None:
     PICTURE.write_text(picture(lines))
     README.write_text(with_table(README.read_text(), readme_table(lines)))
     PAPERS.write_text(with_table(PAPERS.read_text(), papers_table()))
+    SIMULATOR.write_text(with_table(SIMULATOR.read_text(), predictions_table(rows)))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,9 @@ def test_every_page_of_results_shows_what_the_listed_commands_measured():
     assert results.PICTURE.read_text() == results.picture(lines)
     papers, table = results.PAPERS.read_text(), results.papers_table()
     assert table.count("\n| ") == 1 + 3 and papers == results.with_table(papers, table)
+    simulator, table = results.SIMULATOR.read_text(), results.predictions_table(rows)
+    predicting = sum("--predict" in row.command.split() for row in rows if row.name in kept)
+    assert table.count("\n| ") == 1 + predicting and simulator == results.with_table(simulator, table)
 
 
 def test_predictions_of_the_results_are_those_of_the_simulator():
