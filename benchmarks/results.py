@@ -44,6 +44,10 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 LIMIT_S = 3600
 NEAR = 0.05  # of what was measured: what is predicted for nearer settings is not told one by one
 _GRACE_S = 60
+_PLANNERS = (
+    *("vanilla", "fifo", "tio", "bytescheduler", "p3", "prophet"),
+    *("mg-wfbp", "prophet-plan", "pace", "dear", "us-byte", "buckets", "optimal"),
+)
 # What a figure's reader does not need: step by step, and of the machine that measured.
 _DROPPED = ("steps_s", "stolen_s", "plots")
 
@@ -215,9 +219,50 @@ def table(result: Mapping[str, Any], order: Sequence[str]) -> list[str]:
     return [*lines, ""]
 
 
+def planners_table(rows: Sequence[Row]) -> list[str]:
+    """Steps across the barrier under the schedules of several systems: over the bound, and how far off the prediction is.
+
+    Of all rows that compare them; a line for each model, number of hosts and link.
+    """
+    lines: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        found = kept(row)
+        names = _order(row.command)
+        if found is None or not {"mg-wfbp:barrier=false", "optimal:barrier=false"} <= set(names):
+            continue
+        for result in found["results"]:
+            cells = lines.setdefault((hosts(result), result["model"], link(result["bandwidth_bps"])), {})
+            for name in names:
+                setting = result["settings"][name]
+                error = setting.get("prediction_error")
+                shown = "" if error is None else f", {error:+.0%}".replace("-0%", "0%").replace("+0%", "0%")
+                cells[_base(name)] = f"{setting['bound_ratio']:.2f}{shown}"
+    used = [name for name in _PLANNERS if any(name in cells for cells in lines.values())]
+    heads = ["stock" if name == "vanilla" else f"`{name}`" for name in used]
+    table = [f"| | model | link | {' | '.join(heads)} |", "|---" * (3 + len(used)) + "|"]
+    table += [
+        f"| {' | '.join(key)} | {' | '.join(cells.get(name, '') for name in used)} |" for key, cells in sorted(lines.items())
+    ]
+    return table
+
+
+def _base(name: str) -> str:
+    """The setting's name without its options."""
+    return name.partition(":")[0].partition("+")[0]
+
+
 def render(rows: Sequence[Row]) -> str:
     """The page, of the rows that have been measured."""
     lines = [(KEPT / "introduction.md").read_text()]
+    lines += [
+        "## Schedules of several systems",
+        "",
+        "Training across the barrier: the step over the bound, and by how much the simulator predicts it longer (+) or",
+        "shorter (-). The rows are below, with the options of each setting.",
+        "",
+        *planners_table(rows),
+        "",
+    ]
     section = None
     for row in rows:
         found = kept(row)

@@ -143,6 +143,17 @@ def test_every_page_of_results_shows_what_the_listed_commands_measured():
     assert table.count("\n| ") == 1 + predicting and simulator == results.with_table(simulator, table)
 
 
+def test_the_planners_are_measured_on_servers_and_all_reduces_at_two_bandwidths_each():
+    results = load("results")
+    rows = results.planners_table(results.manifest())[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    places = {(hosts, model) for hosts, model, *_ in cells}
+    models = ("mlp24", "resnet50", "vgg16", "transformer")
+    assert places == {(hosts, model) for hosts in ("1 worker, 1 parameter server", "2 workers") for model in models}
+    assert len({tuple(row[:3]) for row in cells}) == len(cells) == 2 * len(places)
+    assert all(sum(map(bool, row)) >= 3 + 11 for row in cells)
+
+
 def test_predictions_of_the_results_are_those_of_the_simulator():
     """Of all rows whose inputs are kept; a prediction does not depend on the machine."""
     results = load("results")
