@@ -4,9 +4,21 @@ import io
 import json
 
 import pytest
+import tensorflow as tf
 from rich.console import Console
 
-from tfsched.bench import BenchConfig, BenchError, inputs, predicting, reducing, reducing_table, replicas_runner, report, run
+from tfsched.bench import (
+    BenchConfig,
+    BenchError,
+    functions,
+    inputs,
+    predicting,
+    reducing,
+    reducing_table,
+    replicas_runner,
+    report,
+    run,
+)
 from tfsched.bench.links import REAL
 from tfsched.bench.replicas_runner import merged
 from tfsched.bench.runner import ALL_REDUCE, COMPUTE, TCP, Measurement
@@ -84,6 +96,18 @@ def test_predictions_stand_beside_what_was_measured(capsys, tmp_path):
     assert {name: [min(steps_s), max(steps_s)] for name, steps_s in again.items()} == {
         name: rows[name]["predicted_range_s"] for name in settings[1:]
     }
+
+
+def test_variables_of_any_type_and_size_are_joined_and_split():
+    shapes = [((3, 2), tf.float32), ((), tf.float32), ((0, 4), tf.float32), ((5,), tf.float64)]
+    values = [tf.Variable(tf.fill(shape, tf.cast(number + 1, dtype))) for number, (shape, dtype) in enumerate(shapes)]
+
+    class Alone:
+        def run(self, replica, batch):
+            return replica(batch)
+
+    found = tf.function(functions.make_joining_step(values, Alone()))(1)
+    assert float(found["loss"]) == 1.0 + 2.0 + 0.0 + 4.0
 
 
 @pytest.mark.skipif(not netns_available()[0], reason=netns_available()[1])

@@ -67,7 +67,7 @@ def make_joining_step(trainable: list[Any], member: Member) -> Any:
         for dtype in dict.fromkeys(variable.dtype for variable in trainable):
             flat = [tf.reshape(variable, [-1]) for variable in trainable if variable.dtype == dtype]
             parts = tf.split(tf.concat(flat, 0), [part.shape[0] for part in flat])
-            ends += [tf.cast(part[-1], tf.float32) for part in parts]
+            ends += [tf.cast(tf.reduce_sum(part[-1:]), tf.float32) for part in parts]  # a part may be empty
         loss = tf.add_n(ends)
         with tf.control_dependencies([loss]):
             finish = tf.timestamp()
