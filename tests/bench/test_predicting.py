@@ -125,13 +125,16 @@ def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
         (gzip.compress(b"{}")[:-4], "cannot be read"),
         (gzip.compress(b"[]"), "the format of .* is None; give a file that bench --inputs has written"),
         (gzip.compress(b'{"format": "other"}'), "the format of .* is 'other'"),
+        (gzip.compress(f'{{"format": "{inputs.FORMAT}"}}'.encode()), "has no plans as text"),
+        (gzip.compress(f'{{"format": "{inputs.FORMAT}", "plans": {{"pace": 1}}}}'.encode()), "has no plans as text"),
+        (gzip.compress(f'{{"format": "{inputs.FORMAT}", "plans": {{}}}}'.encode()), "The trace's format is 'NoneType'"),
     ],
 )
 def test_files_that_predictions_cannot_be_made_from(tmp_path, content, sentence):
     path = tmp_path / "mlp24-2.json.gz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(BenchError, match=sentence):
+    with pytest.raises((BenchError, TfschedError), match=sentence):
         inputs.load(str(path))
 
 

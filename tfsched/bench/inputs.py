@@ -47,4 +47,7 @@ def load(path: str) -> tuple[StepTrace, dict[str, str]]:
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
         raise BenchError(f"the format of {path} is {found!r}; give a file that bench --inputs has written ({FORMAT})")
-    return StepTrace.from_json(content["trace"]), content["plans"]
+    plans = content.get("plans")
+    if not isinstance(plans, dict) or not all(isinstance(text, str) for text in plans.values()):
+        raise BenchError(f"{path} has no plans as text; give a file that bench --inputs has written")
+    return StepTrace.from_json(content.get("trace")), plans
