@@ -119,23 +119,29 @@ def test_what_cannot_be_predicted_has_none_and_a_note_says_why():
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (None, "cannot be read .*give a file that bench --inputs has written"),
-        (b"{}", "cannot be read"),
-        (gzip.compress(b"{"), "cannot be read"),
-        (gzip.compress(b"{}")[:-4], "cannot be read"),
-        (gzip.compress(b"[]"), "the format of .* is None; give a file that bench --inputs has written"),
-        (gzip.compress(b'{"format": "other"}'), "the format of .* is 'other'"),
-        (gzip.compress(f'{{"format": "{inputs.FORMAT}"}}'.encode()), "has no plans as text"),
-        (gzip.compress(f'{{"format": "{inputs.FORMAT}", "plans": {{"pace": 1}}}}'.encode()), "has no plans as text"),
-        (gzip.compress(f'{{"format": "{inputs.FORMAT}", "plans": {{}}}}'.encode()), "The trace's format is 'NoneType'"),
+        ("[]", "the format of .* is None; give a file that bench --inputs has written"),
+        ('{"format": "other"}', "the format of .* is 'other'"),
+        (f'{{"format": "{inputs.FORMAT}"}}', "has no plans as text"),
+        (f'{{"format": "{inputs.FORMAT}", "plans": {{"pace": 1}}}}', "has no plans as text"),
+        (f'{{"format": "{inputs.FORMAT}", "plans": {{}}}}', "The trace's format is 'NoneType'"),
+        ("{", "cannot be read"),
     ],
 )
 def test_files_that_predictions_cannot_be_made_from(tmp_path, content, sentence):
     path = tmp_path / "mlp24-2.json.gz"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(gzip.compress(content.encode()))
     with pytest.raises((BenchError, TfschedError), match=sentence):
         inputs.load(str(path))
+
+
+def test_missing_and_damaged_files_that_predictions_cannot_be_made_from(tmp_path):
+    path = tmp_path / "mlp24-2.json.gz"
+    with pytest.raises(BenchError, match=r"cannot be read .*give a file that bench --inputs has written"):
+        inputs.load(str(path))
+    for content in (b"{}", gzip.compress(b"{}")[:-4]):
+        path.write_bytes(content)
+        with pytest.raises(BenchError, match="cannot be read"):
+            inputs.load(str(path))
 
 
 def test_blocks_too_short_for_a_steady_state_are_named():
