@@ -124,6 +124,12 @@ def test_server_memory_compares_what_a_server_holds():
     assert all(float(text.removesuffix(" MB")) > 4 for cell in row.split("|")[2:4] for text in cell.strip().split(", "))
 
 
+def test_new_memory_is_written_gib_by_gib():
+    rows = [line.split("|") for line in run("new_memory", "--gib", "0.1").splitlines()[2:]]
+    assert [row[1].strip() for row in rows] == ["1"]
+    assert all(float(cell) > 0 for cell in rows[0][2:4])
+
+
 def test_every_page_of_results_shows_what_the_listed_commands_measured():
     results = load("results")
     rows = results.manifest()

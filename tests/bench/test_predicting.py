@@ -87,6 +87,19 @@ def test_across_the_barrier_bytes_move_as_fast_as_both_ways_at_once():
     assert shares == [1.0, 1.0, 0.8]
 
 
+def test_p3_waits_behind_each_piece_as_long_as_was_measured():
+    trace, names = traced(train=True), ("p3:barrier=false", "bytescheduler+barrier-crossing", "p3")
+    bounds = {"compute_s": 0.01, "communication_s": 1.0, "both_s": 1.2, "compute_p95_over_p50": 1.0}
+    result = measured(workers=1, api="session", ps=2, phase="train", bounds=bounds, settings={name: {} for name in names})
+    before = predict(result, trace, iterations=4)
+    bounds["pieces_s"] = 1.7  # of two pieces
+    after = predict(result, trace, iterations=4)
+    assert 0.25 * 0.99 < after[names[0]] - before[names[0]] < 4 * 0.25 * 1.01
+    assert [after[name] for name in names[1:]] == [before[name] for name in names[1:]]
+    bounds["pieces_s"] = 1.1  # as fast as whole tensors
+    assert predict(result, trace, iterations=4) == before
+
+
 def test_updates_take_the_traced_time():
     """Else what a server updates for long is pulled at once, in front of what is urgent and comes a moment later."""
     bounds = {"compute_s": 1.0, "communication_s": 1.0, "compute_p95_over_p50": 1.0}

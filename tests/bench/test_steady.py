@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tfsched.bench.runner import COMPUTE, PULL, PUSH, Runner
+from tfsched.bench.runner import COMPUTE, PIECES, PULL, PUSH, Runner
 from tfsched.bench.settings import STOCK, TFSCHED, find_settings
 from tfsched.bench.steady import LEAD, is_steady, step_time_s
 
@@ -96,6 +96,8 @@ class Answers:
         self.coordinators = {TFSCHED: "coordinator0"} if coordinators else {}
 
         self.busy_s = 0.0
+        self.open: set[str] = set()
+        self.most_open = 0
 
     def stolen_s(self) -> float:
         return 0.0
@@ -103,9 +105,17 @@ class Answers:
     def networking_busy_s(self) -> float:
         return self.busy_s
 
-    def call(self, to: str = "worker0", do: str = "", count: int = 1, **_: object) -> dict[str, object]:
+    def call(self, to: str = "worker0", do: str = "", count: int = 1, session: str = "", **_: object) -> dict[str, object]:
+        if do == "open":
+            self.open.add(session)
+            self.most_open = max(self.most_open, len(self.open))
+        if do == "close":
+            self.open.remove(session)
+        if do == "plan":
+            return {"plan": "{}"}
         if do != "run":
             return {}
+        assert session in self.open or session in {COMPUTE, PULL, PUSH}, f"{session} is not open"
         each = self.workers if to.startswith("coordinator") else 1
         self.busy_s += 0.25 * (count + 2.0)
         ends_s = sorted(0.1 * worker + 1.0 + number for worker in range(each) for number in range(count))
@@ -125,3 +135,39 @@ def test_settings_and_bounds_are_measured_alike(coordinators, block, step_s):
         assert times_s == pytest.approx([step_s] * 2)
     assert measured.whole_s == {name: [(block + 2) / block] * 2 for name in ("tio", *alone)}
     assert measured.networking_busy == {"tio": pytest.approx([0.25] * 2)}
+
+
+SEVERAL = ["vanilla", "tio", "tao", "p3:barrier=false", "pace:barrier=false"]
+
+
+@pytest.mark.parametrize("coordinators", [False, True])
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+def test_of_a_single_round_one_setting_is_open_at_a_time(coordinators, warmup):
+    cluster = Answers(2, coordinators)
+    runner = Runner(cluster, "toy", "train", find_settings(SEVERAL), 0, warmup, lambda *_: None)
+    runner.open_settings(one_at_a_time=True)
+    assert not cluster.open
+    measured = runner.measure(1, 8)
+    assert cluster.most_open == 1 and not cluster.open
+    assert {name: len(times_s) for name, times_s in measured.steps_s.items()} == dict.fromkeys(SEVERAL, 1)
+    assert runner.plans.keys() == {"tao", "pace:barrier=false"}
+    assert runner.trace_kept("trace.json")  # opens it again
+    assert cluster.open == {"vanilla"}
+
+
+def test_of_several_rounds_all_settings_stay_open():
+    cluster = Answers(2, False)
+    runner = Runner(cluster, "toy", "train", find_settings(SEVERAL), 0, 1, lambda *_: None)
+    runner.open_settings()
+    runner.measure(2, 8)
+    assert cluster.open == set(SEVERAL)
+
+
+@pytest.mark.parametrize("settings", [["vanilla", "tio:barrier=false"], ["vanilla", "p3"], ["p3:barrier=false", "vanilla"]])
+def test_piece_after_piece_is_measured_for_p3_across_the_barrier(settings):
+    cluster = Answers(1, False)
+    runner = Runner(cluster, "toy", "train", find_settings(settings), 0, 1, lambda *_: None, beside=True)
+    runner.open_settings(one_at_a_time=True)
+    measured = runner.measure(1, 8)
+    assert (PIECES in measured.bounds_s) == ("p3:barrier=false" in settings)
+    assert not cluster.open

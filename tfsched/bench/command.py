@@ -95,9 +95,10 @@ def _run_model(
         runner = replicas or Runner(*told, config.beside, config.placement == BALANCED)
         batch = batch_of(config)
         fit = runner.choose_batch(batch)
-        runner.open_settings()
         block = block_of(config)
-        measurement = runner.measure(-(-config.steps // block), block)
+        rounds = -(-config.steps // block)
+        runner.open_settings(one_at_a_time=rounds == 1)
+        measurement = runner.measure(rounds, block)
         if replicas is not None:
             replicas.check_alike()
         if fit is not None:

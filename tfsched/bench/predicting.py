@@ -41,8 +41,8 @@ def predict(
     been started, or not, when a gradient becomes ready that is urgent, they differ by far more than computing does.
 
     The simulator gets what computing alone takes, how fast bytes move alone, across the barrier with servers how fast they
-    move both ways at once (`both_s`), and how much longer computing takes while the links are busy (`beside_s`). Nothing
-    is fitted to the steps that it predicts.
+    move both ways at once (`both_s`) and how long p3 takes from one piece to the next (`pieces_s`), and how much longer
+    computing takes while the links are busy (`beside_s`). Nothing is fitted to the steps that it predicts.
 
     Args:
       result: of a model and a number of workers, from `report.build_result`.
@@ -69,6 +69,8 @@ def predict(
         plan = Plan.from_json(text) if text else None
         method = method_of(setting, all_reducing, plan, result["workers"], result["bandwidth_bps"] or 0)
         cluster = _sending(alike, method, stock=setting.options is None, both_ways=_both_ways(result["bounds"]))
+        if method.policy == "p3" and method.barrier is False and not all_reducing:
+            cluster = dataclasses.replace(cluster, release_us=_release_us(result["bounds"], workload, method))
         predicted[setting.name] = tuple(
             simulate(one, cluster, method, iterations=iterations, seed=1).median_us / 1e6 for one in workloads
         )
@@ -143,6 +145,15 @@ def _both_ways(bounds: Mapping[str, Any]) -> float:
     """Which share of its bandwidth a direction of the links has while the other one is busy, too."""
     both_s = bounds.get("both_s")
     return min(1.0, bounds["communication_s"] / both_s) if both_s else 1.0
+
+
+def _release_us(bounds: Mapping[str, Any], workload: Workload, method: Method) -> float:
+    """From a piece's last byte until the next one may start, from what the pieces take beyond what their bytes do."""
+    both_s, pieces_s = bounds.get("both_s"), bounds.get("pieces_s")
+    if not both_s or not pieces_s or not method.partition_bytes:
+        return 0.0
+    pieces = sum(-(-one.size_bytes // method.partition_bytes) for one in workload.parameters if one.pulled)
+    return max(0.0, pieces_s - both_s) * 1e6 / pieces
 
 
 def _drift(result: Mapping[str, Any]) -> dict[str, Any]:

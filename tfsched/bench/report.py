@@ -12,7 +12,7 @@ from rich.table import Table
 from tfsched.bench import busy, predicting, reducing, reducing_table, stolen
 from tfsched.bench.describing import describe_blocks, describe_hosts, describe_link, number
 from tfsched.bench.links import REAL
-from tfsched.bench.runner import BESIDE, BOTH, COMPUTE, PULL, PUSH, Measurement
+from tfsched.bench.runner import BESIDE, BOTH, COMPUTE, PIECES, PULL, PUSH, Measurement
 from tfsched.bench.settings import ALL_REDUCING, STRATEGY
 from tfsched.bench.steady import is_steady
 from tfsched.bench.threads import describe_threads
@@ -29,8 +29,8 @@ def bounds_of(bounds_s: dict[str, list[float]]) -> dict[str, float | None]:
     max(compute, communication) and compute + communication. `communication_s` is the busier
     direction; `pull_s` and `push_s` are the two. `beside_s` is no bound of the paper: computing while the links are busy
     with something else, for on one machine networking takes processor time from it. Nor is `both_s`: pulling and pushing at
-    once, where each direction carries the other's acknowledgements too. `compute_p95_over_p50` is how much
-    computing varies by itself; near the balance, steps may vary with it.
+    once, where each direction carries the other's acknowledgements too, nor `pieces_s`: the same in the pieces of p3, one
+    after the other. `compute_p95_over_p50` is how much computing varies by itself; near the balance, steps may vary with it.
     """
     compute_s = float(np.median(bounds_s[COMPUTE]))
     pull_s = float(np.median(bounds_s[PULL]))
@@ -45,6 +45,7 @@ def bounds_of(bounds_s: dict[str, list[float]]) -> dict[str, float | None]:
         "push_s": push_s,
         "beside_s": float(np.median(bounds_s[BESIDE])) if bounds_s.get(BESIDE) else None,
         "both_s": float(np.median(bounds_s[BOTH])) if bounds_s.get(BOTH) else None,
+        "pieces_s": float(np.median(bounds_s[PIECES])) if bounds_s.get(PIECES) else None,
         "compute_p95_over_p50": float(np.percentile(bounds_s[COMPUTE], 95)) / compute_s,
     }
 
@@ -151,6 +152,7 @@ def table_of(result: dict[str, Any]) -> Table:
     communicating += "" if bounds.get("push_s") is None else f", push alone {bounds['push_s']:.3f} s"
     beside = "" if bounds.get("beside_s") is None else f"; compute beside communication {bounds['beside_s']:.3f} s"
     beside += "" if bounds.get("both_s") is None else f", pulling and pushing at once {bounds['both_s']:.3f} s"
+    beside += "" if bounds.get("pieces_s") is None else f", the same in p3's pieces {bounds['pieces_s']:.3f} s"
     at_rate = "" if bounds.get("link_s") is None else f", at the links' rate {bounds['link_s']:.3f} s"
     caption = (
         f"bounds: lower {bounds['lower_s']:.3f} s, upper {bounds['upper_s']:.3f} s "

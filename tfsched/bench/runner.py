@@ -18,6 +18,8 @@ from tfsched.bench.turns import turns
 COMPUTE, PULL, PUSH = "compute alone", "communication alone: pull", "communication alone: push"
 BESIDE = "compute beside communication"
 BOTH = "communication alone: both ways"
+# The same bytes in the pieces of a setting that has one under way at a time: each begins when the one before it is away.
+PIECES = "communication alone: piece after piece"
 ALL_REDUCE = "communication alone: all-reduce"
 # What keeps the links busy for BESIDE: training's transfers and updates, without its arithmetic.
 _EXCHANGE = "exchange beside computing"
@@ -40,8 +42,9 @@ class Measurement:
     Attributes:
         steps_s: time of a step, by setting: of a long block the steady state's, of a short one as in whole_s (steady.py).
         finishes_s: time from each single step's start until each worker finished, by setting.
-        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE and BOTH; where
-            workers all-reduce for COMPUTE, ALL_REDUCE, over limited links TCP and, if asked for, BESIDE and JOIN.
+        bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE, BOTH and, with a
+            setting of policy p3 across the barrier, PIECES; where workers all-reduce for COMPUTE, ALL_REDUCE, over limited
+            links TCP and, if asked for, BESIDE and JOIN.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
         networking_busy: for which share of a block the cores that do the networking were busy, by setting; nothing if
@@ -97,10 +100,17 @@ class Runner:
         self._variables: dict[str, Any] = {}  # where coordinators have put them, for what moves as many bytes
         self._places: dict[str, str] = {}  # session -> the process that runs it, if not worker 0
         self.plans: dict[str, str] = {}  # setting that needs one -> the plan that it runs, as text
+        self._opened: set[str] = set()  # settings whose sessions are open
+        self._one_at_a_time = False
         self._bounds = [COMPUTE, PULL] + ([PUSH] if phase == "train" else [])
         self._links = self._bounds[1:]
         if beside:
             self._bounds += [BESIDE, BOTH] if phase == "train" else [BESIDE]
+        self._in_pieces = next(
+            (one for one in settings if one.crosses_barrier and (one.options or {}).get("policy") == "p3"), None
+        )
+        if BOTH in self._bounds and self._in_pieces is not None:
+            self._bounds.append(PIECES)
 
     def choose_batch(self, batch: int | None) -> BatchFit | None:
         """Builds everything for `batch`; with None, first finds the batch that balances times."""
@@ -166,10 +176,17 @@ class Runner:
             steps_s = self._call(session, count=_PROBES, **request)["steps_s"]
         return float(np.median(steps_s))
 
-    def open_settings(self) -> None:
-        """Opens and warms up a session for each setting; makes plans for those that need one."""
-        total = len(self._settings) + 1
-        for number, setting in enumerate(self._settings):
+    def open_settings(self, one_at_a_time: bool = False) -> None:
+        """Opens and warms up a session for each setting; makes plans for those that need one.
+
+        Args:
+            one_at_a_time: for a single round. A setting's session is opened when its turn comes and closed behind it. Many
+                sessions of a large model take memory that nobody needs, and new memory can be slow on a virtual machine.
+        """
+        self._one_at_a_time = one_at_a_time
+        settings = [] if one_at_a_time else self._settings
+        total = len(settings) + 1
+        for number, setting in enumerate(settings):
             self._progress(f"warming up {setting.name}", number, total)
             self._prepare(setting, self._warmup - 1)
         self._progress("warming up the bounds", total - 1, total)
@@ -178,7 +195,7 @@ class Runner:
         for session in self._bounds:
             self._run(session, self._warmup - 1)
         # The last one in turns, as the measured steps will be: what one session leaves behind is cold for the next.
-        for session in self._turns() if self._warmup else []:
+        for session in [setting.name for setting in settings] + self._bounds if self._warmup else []:
             self._run(session, 1)
         self._progress("warming up", total, total)
 
@@ -186,6 +203,9 @@ class Runner:
         chosen = exchange_setting(self._settings)
         self._build("exchange", None)
         self._call(_EXCHANGE, do="open", graph="exchange", protocol=chosen.protocol, options=chosen.options)
+        if PIECES in self._bounds and self._in_pieces is not None:
+            chosen = self._in_pieces
+            self._call(PIECES, do="open", graph="exchange", protocol=chosen.protocol, options=chosen.options)
 
     def _turns(self) -> list[str]:
         return [setting.name for setting in self._settings] + self._bounds
@@ -194,10 +214,31 @@ class Runner:
         """Opens a setting's session, with a plan where it needs one, and warms it up."""
         options = dict(setting.options or {})
         if setting.needs_plan:
-            options["plan"] = self.plans[setting.name] = self._plan(setting)
+            if setting.name not in self.plans:
+                self.plans[setting.name] = self._plan(setting)
+            options["plan"] = self.plans[setting.name]
         self._open_setting(setting.name, setting, options)
+        self._opened.add(setting.name)
         # At least one: the pass reads the plan when the graph first runs.
         self._run(setting.name, max(warmup, 1 if setting.needs_plan else 0))
+
+    def _open_again(self, session: str) -> None:
+        """Opens and warms up a setting's session, unless it is open."""
+        for setting in self._settings:
+            if setting.name == session and session not in self._opened:
+                self._prepare(setting, self._warmup)
+
+    def _close_behind(self, session: str) -> None:
+        """One at a time: closes a session whose only turn is over."""
+        if not self._one_at_a_time:
+            return
+        if session in self._opened:
+            self._opened.remove(session)
+            self._call(session, do="close")
+        elif session == BESIDE and PUSH in self._links:
+            self._call(_EXCHANGE, do="close")
+        elif session == PIECES:
+            self._call(PIECES, do="close")
 
     def _open_setting(self, session: str, setting: Setting, options: dict[str, object]) -> None:
         if self._cluster.coordinators:
@@ -260,9 +301,13 @@ class Runner:
             for place, turn in enumerate(turns(len(sessions), number)):
                 session = sessions[turn]
                 self._progress(f"measuring {session}", number * len(sessions) + place, total)
+                self._open_again(session)
                 before_s = self._cluster.stolen_s()
                 busy_s = self._cluster.networking_busy_s()
                 answer = self._run(session, block)
+                stolen_s = self._cluster.stolen_s() - before_s
+                now_busy_s = self._cluster.networking_busy_s()
+                self._close_behind(session)
                 # A coordinator's workers share the steps of a block, a session's take part in each of them.
                 each = self._cluster.workers if session in self._places else 1
                 step_s = step_time_s(answer["ends_s"], answer["block_s"], block, each)
@@ -273,10 +318,10 @@ class Runner:
                 if answer.get("unscheduled"):
                     self.unscheduled.add(session)
                 result.steps_s[session].append(step_s)
-                result.stolen_s[session].append((self._cluster.stolen_s() - before_s) * step_s / answer["block_s"])
+                result.stolen_s[session].append(stolen_s * step_s / answer["block_s"])
                 result.finishes_s[session].extend(answer["finishes_s"])
                 if busy_s is not None:
-                    share = ((self._cluster.networking_busy_s() or 0.0) - busy_s) / answer["block_s"]
+                    share = ((now_busy_s or 0.0) - busy_s) / answer["block_s"]
                     result.networking_busy.setdefault(session, []).append(min(share, 1.0))
         self._progress("measuring", total, total)
         return result
@@ -291,6 +336,7 @@ class Runner:
 
     def trace_open(self, session: str, steps: int, path: str) -> None:
         """Traces steps of a setting that is open and warm, and saves the trace."""
+        self._open_again(session)
         self._progress(f"tracing {session}", 1, 2)
         self._call(session, do="trace", steps=steps, path=path)
 
@@ -310,6 +356,7 @@ class Runner:
     def sample(self, session: str, count: int) -> list[dict[str, object]]:
         """Traces `count` steps of a setting: the op times and makespan of each."""
         samples = []
+        self._open_again(session)
         for number in range(count):
             self._progress(f"tracing {session}", number, count)
             samples.append(self._call(session, do="sample"))
