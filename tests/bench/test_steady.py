@@ -93,7 +93,7 @@ class Answers:
         self.workers = workers
         self.one_clock = True
         self.protocols = (STOCK, TFSCHED)
-        self.coordinators = {TFSCHED: "coordinator0"} if coordinators else {}
+        self.coordinators = {TFSCHED: "coordinator0", STOCK: "coordinator1"} if coordinators else {}
 
         self.busy_s = 0.0
         self.open: set[str] = set()
