@@ -42,6 +42,17 @@ def join_or_start(chief="chief", ps=1, workers=1):
     return cluster, 0
 
 
+_LIMIT_S = 60
+_finished = None  # where the workers of this machine meet at the end
+_alike = False  # whether this is one of several workers that TF_CONFIG describes, all of which train
+
+
+def _work(program, cluster, index, finished):
+    """A worker that this program has started: it ends when all have finished, for the others may still read from it."""
+    program(cluster, index)
+    finished.wait(_LIMIT_S)
+
+
 def workers_or_start(program, workers=2):
     """(cluster, task index) of a worker of MultiWorkerMirroredStrategy, where all run the same program.
 
@@ -49,14 +60,17 @@ def workers_or_start(program, workers=2):
       program: what the other workers run, called with the cluster and their index, where there is no TF_CONFIG.
       workers: how many to start then.
     """
+    global _finished, _alike
     if "TF_CONFIG" in os.environ:
         config = json.loads(os.environ["TF_CONFIG"])
+        _alike = True
         return config["cluster"], config["task"]["index"]
     cluster = {"worker": [f"localhost:{port}" for port in _free_ports(workers)]}
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tensorflow", "tfsched"])
+    _finished = processes.Barrier(workers)
     for index in range(1, workers):
-        processes.Process(target=program, args=(cluster, index), daemon=True).start()
+        processes.Process(target=_work, args=(program, cluster, index, _finished), daemon=True).start()
     return cluster, 0
 
 
@@ -75,7 +89,14 @@ def start_workers(count=2):
 
 
 def leave():
-    """Ends this process and the tasks that it has started; TensorFlow's servers have no end of their own."""
+    """Ends this process and the tasks that it has started; TensorFlow's servers have no end of their own.
+
+    Workers that all-reduce must not end at once: another one may still read the last step's gradients.
+    """
+    if _alike:
+        return
+    if _finished is not None:
+        _finished.wait(_LIMIT_S)
     for process in multiprocessing.active_children():
         process.kill()
     sys.stdout.flush()

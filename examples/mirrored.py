@@ -4,8 +4,6 @@ python examples/mirrored.py            two workers on this machine
 TF_CONFIG=... python examples/mirrored.py    one worker of a real cluster; all run this program
 """
 
-import multiprocessing
-
 import tensorflow as tf
 from local_cluster import leave, workers_or_start
 
@@ -49,6 +47,4 @@ def main(cluster, index):
 
 if __name__ == "__main__":
     main(*workers_or_start(main))
-    for worker in multiprocessing.active_children():
-        worker.join()
     leave()
