@@ -153,7 +153,7 @@ def _release_us(bounds: Mapping[str, Any], workload: Workload, method: Method) -
     if not both_s or not pieces_s or not method.partition_bytes:
         return 0.0
     pieces = sum(-(-one.size_bytes // method.partition_bytes) for one in workload.parameters if one.pulled)
-    return max(0.0, pieces_s - both_s) * 1e6 / pieces
+    return max(0.0, pieces_s - both_s) * 1e6 / max(pieces, 1)
 
 
 def _drift(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -222,7 +222,7 @@ class Runner:
         # At least one: the pass reads the plan when the graph first runs.
         self._run(setting.name, max(warmup, 1 if setting.needs_plan else 0))
 
-    def _open_again(self, session: str) -> None:
+    def _ensure_open(self, session: str) -> None:
         """Opens and warms up a setting's session, unless it is open."""
         for setting in self._settings:
             if setting.name == session and session not in self._opened:
@@ -301,7 +301,7 @@ class Runner:
             for place, turn in enumerate(turns(len(sessions), number)):
                 session = sessions[turn]
                 self._progress(f"measuring {session}", number * len(sessions) + place, total)
-                self._open_again(session)
+                self._ensure_open(session)
                 before_s = self._cluster.stolen_s()
                 busy_s = self._cluster.networking_busy_s()
                 answer = self._run(session, block)
@@ -336,7 +336,7 @@ class Runner:
 
     def trace_open(self, session: str, steps: int, path: str) -> None:
         """Traces steps of a setting that is open and warm, and saves the trace."""
-        self._open_again(session)
+        self._ensure_open(session)
         self._progress(f"tracing {session}", 1, 2)
         self._call(session, do="trace", steps=steps, path=path)
 
@@ -356,7 +356,7 @@ class Runner:
     def sample(self, session: str, count: int) -> list[dict[str, object]]:
         """Traces `count` steps of a setting: the op times and makespan of each."""
         samples = []
-        self._open_again(session)
+        self._ensure_open(session)
         for number in range(count):
             self._progress(f"tracing {session}", number, count)
             samples.append(self._call(session, do="sample"))
