@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from .cutting import Piece
 from .workload import ComputeOp, Workload
@@ -20,36 +20,53 @@ def with_joins(workload: Workload, pieces: Sequence[Piece], join_us_per_mb: floa
       exchange ─┬─► (value a) ─► forward/a          exchange ─► split ─┬─► forward/a
                 └─► (value b) ─► forward/b                             └─► forward/b
 
-    They go before all other ops that could run: a group should leave soon. Parameters whose parts travel in different
-    messages are left as they are.
+    A split goes before all other ops. A join shares the processor, for TensorFlow computes what follows the group's last
+    gradient beside it: it comes when as much of that has been computed as it takes itself, in the middle of an op if need
+    be. Parameters whose parts travel in different messages are left as they are.
     """
     groups = _groups(pieces)
     if not groups or join_us_per_mb <= 0.0:
         return workload
     parameters = list(workload.parameters)
-    splits: list[ComputeOp] = []
-    behind: dict[int, list[ComputeOp]] = {}  # an op's position -> joins
-    inputs: dict[str, list[str]] = {}  # op -> the splits that it waits for
+    joins: list[ComputeOp] = []
+    ops: list[ComputeOp] = []  # splits first
+    waits: dict[str, list[str]] = {}  # op -> the splits that it waits for
     for number, (members, size_bytes) in enumerate(groups.items()):
         makers = tuple(dict.fromkeys(op for i in members for op in parameters[i].made_by))
         if not makers:
             continue
         name = parameters[members[0]].name
         names = [f"{what} {number}: {name} and {len(members) - 1} more" for what in ("join", "split")]
-        join, split = (_unused(name, workload) for name in names)
+        join, split = (_unused(name, workload.index) for name in names)
         time_us = size_bytes * join_us_per_mb / 1e6
-        behind.setdefault(max(workload.index[op] for op in makers), []).append(ComputeOp(join, time_us, makers))
-        splits.append(ComputeOp(split, time_us))
+        joins.append(ComputeOp(join, time_us, makers))
+        ops.append(ComputeOp(split, time_us))
         for i in members:
             for reader in parameters[i].read_by:
-                inputs.setdefault(reader, []).append(split)
+                waits.setdefault(reader, []).append(split)
             parameters[i] = dataclasses.replace(parameters[i], read_by=(split,), made_by=(join,))
-    ops = splits
-    for position, op in enumerate(workload.ops):
-        waits = tuple(dict.fromkeys(inputs.get(op.name, ())))
-        ops.append(dataclasses.replace(op, inputs=(*op.inputs, *waits)) if waits else op)
-        ops += behind.get(position, ())
+    for op in workload.ops:
+        more = tuple(dict.fromkeys(waits.get(op.name, ())))
+        ops.append(dataclasses.replace(op, inputs=(*op.inputs, *more)) if more else op)
+    for one in joins:
+        _insert(ops, one)
     return dataclasses.replace(workload, ops=tuple(ops), parameters=tuple(parameters))
+
+
+def _insert(ops: list[ComputeOp], join: ComputeOp) -> None:
+    """Puts a join where it is over if it and the ops that follow its inputs take turns."""
+    position = 1 + max(i for i, op in enumerate(ops) if op.name in join.inputs)
+    left_us = join.time_us
+    while position < len(ops) and left_us > 0.0:
+        op = ops[position]
+        if op.time_us > left_us:
+            begun = ComputeOp(_unused(f"{op.name}, begun", {one.name for one in ops}), left_us, op.inputs)
+            rest = dataclasses.replace(op, time_us=op.time_us - left_us, inputs=(*op.inputs, begun.name))
+            ops[position : position + 1] = [begun, join, rest]
+            return
+        left_us -= op.time_us
+        position += 1
+    ops.insert(position, join)
 
 
 def _groups(pieces: Sequence[Piece]) -> dict[tuple[int, ...], int]:
@@ -65,7 +82,7 @@ def _groups(pieces: Sequence[Piece]) -> dict[tuple[int, ...], int]:
     return {m: size for m, size in sizes.items() if len(m) > 1 and all(places[i] == 1 for i in m)}
 
 
-def _unused(name: str, workload: Workload) -> str:
-    while name in workload.index:
+def _unused(name: str, used: Container[str]) -> str:
+    while name in used:
         name += "'"
     return name
