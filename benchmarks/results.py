@@ -195,7 +195,7 @@ def table(result: Mapping[str, Any], order: Sequence[str]) -> list[str]:
     ]
     parts = [("computing alone", "compute_s"), ("computing beside communication", "beside_s")]
     parts += [("joining and splitting gradients", "join_s"), ("pulling and pushing at once", "both_s")]
-    parts += [("the same in p3's pieces", "pieces_s")]
+    parts += [("tfsched's all-reduce alone", "exchange_s"), ("the same in p3's pieces", "pieces_s")]
     parts += [("the link's share", "closed_form_s"), ("pulling alone", "pull_s")]
     parts += [("pushing alone", "push_s"), ("the same bytes over TCP", "tcp_s"), ("stock all-reduce alone", "all_reduce_s")]
     for what, key in parts:

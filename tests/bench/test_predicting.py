@@ -72,6 +72,18 @@ def test_computing_that_is_slower_beside_communication_makes_a_step_longer():
     assert after["tio:barrier=false"] > 1.1 * before["tio:barrier=false"]
 
 
+@pytest.mark.parametrize(("compute_s", "forward_s"), [(0.9, 0.364), (0.7, 0.364), (0.6, 0.2167), (1.2, 0.4333)])
+def test_all_reduces_slow_the_backward_pass_that_they_are_beside(compute_s, forward_s):
+    """Both passes are scaled where the backward pass cannot be: it took longer by more than half, or was faster."""
+    result = measured()
+    result["bounds"]["compute_s"] = compute_s
+    workload, _ = predicting._all_reducing(result, TRACE)
+    assert workload.compute_us == pytest.approx(compute_s * 1e6)
+    gradients = {op for parameter in workload.parameters for op in parameter.made_by}
+    forward_us = sum(op.time_us for op in workload.ops if op.name not in gradients)
+    assert forward_us == pytest.approx(forward_s * 1e6, rel=0.001)
+
+
 def test_groups_are_joined_and_split_in_the_measured_time():
     """All gradients in one group: half of the time before the exchange, half after it."""
     layers = [f"layer{i}" for i in range(24)]
@@ -109,6 +121,19 @@ def test_p3_waits_behind_each_piece_as_long_as_was_measured():
     assert [after[name] for name in names[1:]] == [before[name] for name in names[1:]]
     bounds["pieces_s"] = 1.1  # as fast as whole tensors
     assert predict(result, trace, iterations=4) == before
+
+
+def test_p3_waits_behind_each_piece_that_it_all_reduces():
+    """What the pieces took longer alone than all gradients is what a step with them takes longer; others do not wait."""
+    settings = {name: {} for name in ("p3:barrier=false", "tio:barrier=false", "p3")}
+    before, after, as_fast = (measured(settings=settings) for _ in range(3))
+    before["bounds"] |= {"compute_s": 0.1}  # so that the step is what sending takes
+    after["bounds"] |= {"compute_s": 0.1, "exchange_s": 0.8, "pieces_s": 1.3}
+    as_fast["bounds"] |= {"compute_s": 0.1, "exchange_s": 0.8, "pieces_s": 0.7}
+    before, after, as_fast = (predict(result, TRACE, iterations=2) for result in (before, after, as_fast))
+    assert after.pop("p3:barrier=false") - before["p3:barrier=false"] == pytest.approx(0.5, rel=0.1)
+    assert after == {name: before[name] for name in after}
+    assert as_fast == before
 
 
 def test_updates_take_the_traced_time():

@@ -79,6 +79,24 @@ def make_joining_step(trainable: list[Any], member: Member) -> Any:
     return step
 
 
+def make_exchanging_step(trainable: list[Any], member: Member) -> Any:
+    """As `make_reducing_step`: all-reduces the variables' values. It makes and updates none: that is computing."""
+
+    def replica(batch: Any) -> dict[str, tf.Tensor]:
+        del batch
+        # A variable itself has no device, which strategies want to know.
+        sums = member.sums([tf.identity(variable) for variable in trainable])
+        loss = tf.add_n([tf.cast(tf.reduce_sum(tf.reshape(one, [-1])[-1:]), tf.float32) for one in sums])
+        with tf.control_dependencies([loss]):
+            finish = tf.timestamp()
+        return {"loss": loss, "finish": finish}
+
+    def step(batch: Any) -> Any:
+        return member.run(replica, batch)
+
+    return step
+
+
 def make_reducing_step(
     input_shape: tuple[int, ...], loss_of: LossFunction | None, trainable: list[Any], member: Member, reduces: bool
 ) -> Any:

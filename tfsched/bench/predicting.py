@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfsched.bench.errors import BenchError
@@ -41,8 +41,8 @@ def predict(
     been started, or not, when a gradient becomes ready that is urgent, they differ by far more than computing does.
 
     The simulator gets what computing alone takes, how fast bytes move alone, across the barrier with servers how fast they
-    move both ways at once (`both_s`) and how long p3 takes from one piece to the next (`pieces_s`), and how much longer
-    computing takes while the links are busy (`beside_s`). Nothing is fitted to the steps that it predicts.
+    move both ways at once (`both_s`), across it how long p3 takes from one piece to the next (`pieces_s`), and how much
+    longer computing takes while the links are busy (`beside_s`). Nothing is fitted to the steps that it predicts.
 
     Args:
       result: of a model and a number of workers, from `report.build_result`.
@@ -69,8 +69,8 @@ def predict(
         plan = Plan.from_json(text) if text else None
         method = method_of(setting, all_reducing, plan, result["workers"], result["bandwidth_bps"] or 0)
         cluster = _sending(alike, method, stock=setting.options is None, both_ways=_both_ways(result["bounds"]))
-        if method.policy == "p3" and method.barrier is False and not all_reducing:
-            cluster = dataclasses.replace(cluster, release_us=_release_us(result["bounds"], workload, method))
+        if method.policy == "p3" and method.barrier is False:
+            cluster = dataclasses.replace(cluster, release_us=_release_us(result["bounds"], workload, cluster, method))
         predicted[setting.name] = tuple(
             simulate(one, cluster, method, iterations=iterations, seed=1).median_us / 1e6 for one in workloads
         )
@@ -147,13 +147,19 @@ def _both_ways(bounds: Mapping[str, Any]) -> float:
     return min(1.0, bounds["communication_s"] / both_s) if both_s else 1.0
 
 
-def _release_us(bounds: Mapping[str, Any], workload: Workload, method: Method) -> float:
+def _release_us(bounds: Mapping[str, Any], workload: Workload, cluster: Cluster, method: Method) -> float:
     """From a piece's last byte until the next one may start, from what the pieces take beyond what their bytes do."""
-    both_s, pieces_s = bounds.get("both_s"), bounds.get("pieces_s")
-    if not both_s or not pieces_s or not method.partition_bytes:
+    from tfsched.simulator import simulate
+
+    alone_s, pieces_s = bounds.get("exchange_s" if cluster.all_reduces else "both_s"), bounds.get("pieces_s")
+    if not alone_s or not pieces_s or not method.partition_bytes:
         return 0.0
-    pieces = sum(-(-one.size_bytes // method.partition_bytes) for one in workload.parameters if one.pulled)
-    return max(0.0, pieces_s - both_s) * 1e6 / max(pieces, 1)
+    if cluster.all_reduces:
+        one_step = dataclasses.replace(method, barrier=True)
+        pieces = simulate(workload, cluster, one_step, iterations=1, warmup=0).messages // cluster.workers
+    else:
+        pieces = sum(-(-one.size_bytes // method.partition_bytes) for one in workload.parameters if one.pulled)
+    return max(0.0, pieces_s - alone_s) * 1e6 / max(pieces, 1)
 
 
 def _drift(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,8 +176,7 @@ def _all_reducing(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Clus
     bounds, workers = result["bounds"], result["workers"]
     if result["bandwidth_bps"] is None:
         raise BenchError("the links have no limit; give --bandwidth")
-    workload = workload_of_trace(trace)
-    factor = bounds["compute_s"] * 1e6 / workload.compute_us
+    workload = _alone(workload_of_trace(trace), bounds["compute_s"] * 1e6)
     tcp_s, closed_form_s = bounds.get("tcp_s"), bounds.get("closed_form_s")
     share = PAYLOAD if tcp_s is None or closed_form_s is None else closed_form_s / tcp_s
     cluster = Cluster(
@@ -182,11 +187,29 @@ def _all_reducing(result: Mapping[str, Any], trace: Any) -> tuple[Workload, Clus
         contention=_contention(bounds),
         **_drift(result),
     )
-    return _scaled(workload, factor), cluster
+    return workload, cluster
 
 
-def _scaled(workload: Workload, factor: float) -> Workload:
-    ops = tuple(dataclasses.replace(op, time_us=op.time_us * factor) for op in workload.ops)
+def _alone(workload: Workload, compute_us: float) -> Workload:
+    """The workload as it is computed alone, in `compute_us`.
+
+    In traced steps, which keep the barrier, the links are idle in the forward pass. The all-reduces are beside the backward
+    pass, so it is what took longer, unless that would be more than half of it.
+    """
+    backward = {op for parameter in workload.parameters for op in parameter.made_by}
+    backward_us = sum(op.time_us for op in workload.ops if op.name in backward)
+    left_us = compute_us - (workload.compute_us - backward_us)
+    if not 0.5 * backward_us <= left_us <= backward_us:
+        return _scaled(workload, compute_us / workload.compute_us)
+    return _scaled(workload, left_us / backward_us, backward)
+
+
+def _scaled(workload: Workload, factor: float, names: Container[str] | None = None) -> Workload:
+    """The workload with `factor` times the time of each op, or of those with these names."""
+    ops = tuple(
+        op if names is not None and op.name not in names else dataclasses.replace(op, time_us=op.time_us * factor)
+        for op in workload.ops
+    )
     return dataclasses.replace(workload, ops=ops)
 
 

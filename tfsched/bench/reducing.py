@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfsched.bench.runner import ALL_REDUCE, BESIDE, COMPUTE, JOIN, TCP
+from tfsched.bench.runner import ALL_REDUCE, BESIDE, COMPUTE, EXCHANGE, JOIN, PIECES, TCP
 
 
 def least_bytes(gradient_bytes: int, workers: int) -> int:
@@ -28,7 +28,8 @@ def bounds_of(bounds_s: dict[str, list[float]], facts: dict[str, Any]) -> dict[s
     lower = the busier one of computing and the link. `communication_s` is the link's closed form, and where nothing limits
     it what an all-reduce alone took; `tcp_s` what TCP needs for the same bytes, None where it was not measured. `beside_s`
     is computing while tfsched all-reduces what has nothing to do with it, and `join_s` is joining all gradients and
-    splitting them again; both None where they were not measured. upper = computing, and then stock TensorFlow's all-reduce
+    splitting them again; `exchange_s` is what tfsched's all-reduce alone took, and `pieces_s` the same in the pieces of p3,
+    one after the other. All are None where they were not measured. upper = computing, and then stock TensorFlow's all-reduce
     as measured alone.
     """
     compute_s = float(np.median(bounds_s[COMPUTE]))
@@ -43,6 +44,8 @@ def bounds_of(bounds_s: dict[str, list[float]], facts: dict[str, Any]) -> dict[s
         "all_reduce_s": all_reduce_s,
         "beside_s": float(np.median(bounds_s[BESIDE])) if BESIDE in bounds_s else None,
         "join_s": float(np.median(bounds_s[JOIN])) if JOIN in bounds_s else None,
+        "exchange_s": float(np.median(bounds_s[EXCHANGE])) if EXCHANGE in bounds_s else None,
+        "pieces_s": float(np.median(bounds_s[PIECES])) if PIECES in bounds_s else None,
         "lower_s": max(compute_s, communication_s),
         "upper_s": compute_s + max(communication_s, all_reduce_s),
         "compute_p95_over_p50": float(np.percentile(bounds_s[COMPUTE], 95)) / compute_s,

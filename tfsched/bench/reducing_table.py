@@ -22,6 +22,8 @@ def _bounds(result: dict[str, Any]) -> list[tuple[str, float]]:
         *([] if bounds.get("join_s") is None else [("joining and splitting gradients", bounds["join_s"])]),
         *([] if link_s is None else [(f"link, 2 x {workers - 1}/{workers}", link_s)]),
         *([] if bounds["tcp_s"] is None else [("the same bytes over TCP", bounds["tcp_s"])]),
+        *([] if bounds.get("exchange_s") is None else [("tfsched's all-reduce", bounds["exchange_s"])]),
+        *([] if bounds.get("pieces_s") is None else [("the same in p3's pieces", bounds["pieces_s"])]),
         ("stock all-reduce", bounds["all_reduce_s"]),
         ("max of both", bounds["lower_s"]),
     ]

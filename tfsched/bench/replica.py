@@ -103,6 +103,14 @@ class Replica:
         self._loops[session] = loops.CustomLoop(step, self._member, 1, None), False
         return {}
 
+    def do_open_exchanging(self, session: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Makes the loop of a bound that only all-reduces tensors of the gradients' sizes, with tfsched."""
+        import tfsched
+
+        step = functions.make_exchanging_step(self._trainable, self._member)
+        self._loops[session] = loops.CustomLoop(step, self._member, 1, tfsched.Options(**options)), True
+        return {}
+
     def do_listen(self, session: str) -> dict[str, Any]:
         """Host and port at which the other workers' TCP connections of that bound reach this one."""
         del session

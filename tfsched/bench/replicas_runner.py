@@ -10,7 +10,7 @@ from tfsched.bench import reducing
 from tfsched.bench.batch import BatchFit
 from tfsched.bench.errors import BenchFailed
 from tfsched.bench.links import Link
-from tfsched.bench.runner import ALL_REDUCE, BESIDE, COMPUTE, JOIN, TCP, TRACED_STEPS, Runner
+from tfsched.bench.runner import ALL_REDUCE, BESIDE, COMPUTE, EXCHANGE, JOIN, PIECES, TCP, TRACED_STEPS, Runner
 from tfsched.bench.settings import TFSCHED, Setting
 
 # What keeps the links busy for BESIDE, and for how much longer than computing alone takes: computing takes longer beside it.
@@ -66,6 +66,8 @@ class ReplicasRunner(Runner):
         # An emulated link limits tfsched's servers, and no sockets.
         self._links = [ALL_REDUCE, *([TCP] if link.kind == "netns" and link.bandwidth_bps is not None else [])]
         self._bounds = [COMPUTE, *self._links, *([BESIDE, JOIN] if BESIDE in self._bounds else [])]
+        if BESIDE in self._bounds and self._in_pieces is not None:
+            self._bounds += [EXCHANGE, PIECES]
         self._exchanges_a_step = 1.0  # that take as long as computing, for BESIDE
         self._protocols: dict[str, str] = {}  # of each setting; the bounds have one
         self._batches: dict[str, int | None] = {}  # by graph
@@ -81,12 +83,15 @@ class ReplicasRunner(Runner):
         return fit
 
     def _open_beside(self) -> None:
-        """Two loops in the processes that have tfsched, of which one computes and one only all-reduces; and that of JOIN."""
-        self._protocols.update({BESIDE: TFSCHED, _EXCHANGE: TFSCHED})
+        """Loops in the processes that have tfsched: one computes, one only all-reduces, the others are those of bounds."""
+        self._protocols.update({BESIDE: TFSCHED, _EXCHANGE: TFSCHED, EXCHANGE: TFSCHED, PIECES: TFSCHED})
         self._call(BESIDE, do="open", computes=True, reduces=False, batch=self._batches["compute"])
-        self._call(_EXCHANGE, do="open", computes=False, reduces=True, batch=1, options={"ordering": "tio"})
+        self._call(_EXCHANGE, do="open_exchanging", options={"ordering": "tio"})
         self._exchanges_a_step = self._probe(COMPUTE) / self._probe(_EXCHANGE)
         self._call(JOIN, do="open_joining")
+        if self._in_pieces is not None:
+            self._call(EXCHANGE, do="open_exchanging", options={"ordering": "tio"})
+            self._call(PIECES, do="open_exchanging", options={**(self._in_pieces.options or {}), "barrier": True})
 
     def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
         self._batches[graph] = batch

@@ -21,6 +21,8 @@ BOTH = "communication alone: both ways"
 # The same bytes in the pieces of a setting that has one under way at a time: each begins when the one before it is away.
 PIECES = "communication alone: piece after piece"
 ALL_REDUCE = "communication alone: all-reduce"
+# All gradients, by tfsched: what PIECES is compared with where workers all-reduce.
+EXCHANGE = "communication alone: tfsched's all-reduce"
 # What keeps the links busy for BESIDE: training's transfers and updates, without its arithmetic.
 _EXCHANGE = "exchange beside computing"
 # As many bytes over plain TCP, where that crosses the limited links.
@@ -44,7 +46,7 @@ class Measurement:
         finishes_s: time from each single step's start until each worker finished, by setting.
         bounds_s: the same rounds' times for COMPUTE, PULL, in phase train PUSH and, if asked for, BESIDE, BOTH and, with a
             setting of policy p3 across the barrier, PIECES; where workers all-reduce for COMPUTE, ALL_REDUCE, over limited
-            links TCP and, if asked for, BESIDE and JOIN.
+            links TCP and, if asked for, BESIDE, JOIN and, with such a setting, EXCHANGE and PIECES.
         stolen_s: processor time that the machine's host gave to others in a step, all cores together, by setting: such a
             share of the step's time as it took of the whole block's.
         networking_busy: for which share of a block the cores that do the networking were busy, by setting; nothing if

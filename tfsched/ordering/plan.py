@@ -300,7 +300,7 @@ def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int
         groups = priorities.groups if priorities.merges else None
         contributions = priorities.contributions
         size = priorities.partition_bytes
-        pieces = dict.fromkeys(wanted, max(size, MIN_PARTITION_BYTES) if size else 0)
+        pieces = dict.fromkeys(wanted, max(size, MIN_PARTITION_BYTES) if size else priorities.divided_bytes)
         metadata["policy"] = priorities.policy
         metadata["credit_bytes"] = priorities.credit_bytes
         metadata["preemptive"] = priorities.preemptive

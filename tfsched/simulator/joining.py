@@ -20,9 +20,9 @@ def with_joins(workload: Workload, pieces: Sequence[Piece], join_us_per_mb: floa
       exchange ─┬─► (value a) ─► forward/a          exchange ─► split ─┬─► forward/a
                 └─► (value b) ─► forward/b                             └─► forward/b
 
-    A split goes before all other ops. A join shares the processor, for TensorFlow computes what follows the group's last
-    gradient beside it: it comes when as much of that has been computed as it takes itself, in the middle of an op if need
-    be. Parameters whose parts travel in different messages are left as they are.
+    A split goes before all other ops. A join waits: when the group's last gradient is there, TensorFlow's threads compute
+    other ops, which they do to their ends, and then the join shares the processor with those that follow. So it comes behind
+    as many whole ops as take as long as it does. Parameters whose parts travel in different messages are left as they are.
     """
     groups = _groups(pieces)
     if not groups or join_us_per_mb <= 0.0:
@@ -54,17 +54,11 @@ def with_joins(workload: Workload, pieces: Sequence[Piece], join_us_per_mb: floa
 
 
 def _insert(ops: list[ComputeOp], join: ComputeOp) -> None:
-    """Puts a join where it is over if it and the ops that follow its inputs take turns."""
+    """Puts a join behind as many whole ops that follow its inputs as take as long as it does."""
     position = 1 + max(i for i, op in enumerate(ops) if op.name in join.inputs)
     left_us = join.time_us
     while position < len(ops) and left_us > 0.0:
-        op = ops[position]
-        if op.time_us > left_us:
-            begun = ComputeOp(_unused(f"{op.name}, begun", {one.name for one in ops}), left_us, op.inputs)
-            rest = dataclasses.replace(op, time_us=op.time_us - left_us, inputs=(*op.inputs, begun.name))
-            ops[position : position + 1] = [begun, join, rest]
-            return
-        left_us -= op.time_us
+        left_us -= ops[position].time_us
         position += 1
     ops.insert(position, join)
 
