@@ -143,8 +143,8 @@ def test_a_functions_trace_has_its_all_reduces():
 def test_what_a_planner_sends_whole_is_planned_in_pieces():
     """A receiver would have to take in and sum a message of half a gigabyte behind its last byte."""
     trace = assembled()
-    for name in ("mg-wfbp", "dynacomm", "optimal"):
+    for name in ("mg-wfbp", "dynacomm", "optimal", "prophet", "us-byte"):
         assert set(trace.plan(name).partition_bytes.values()) == {1_000_000}, name
-    sizes = set(trace.plan("prophet").partition_bytes.values())
+    sizes = set(trace.plan("pace").partition_bytes.values())
     assert len(sizes) == 1 and sizes.isdisjoint({0, 1_000_000})  # its own
     assert not trace.plan("tio").partition_bytes  # an order says nothing about pieces

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from tfsched._rules import BLOCK_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES
+from tfsched._rules import BLOCK_BYTES, LARGEST_MESSAGE_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES
 
 from . import _checks, registry, servers
 from ._checks import show
@@ -16,6 +16,7 @@ from ._messages import costs
 from .carried import Piece, carried
 from .dag import Dag
 from .decision import Decision
+from .regret import least_regret
 
 FORMAT = "tfsched-plan/1"
 _PLAN_KEYS = ("format", "algorithm", "transfers", "groups", "metadata")
@@ -271,6 +272,20 @@ def make_plan(
         both = Decision.of(ordering(servers.pushed_first(dag), servers.both_ways(dag, times_us), seed=seed))
         return plan_of(dag, algorithm, servers.of_pulls(both, dag), seed)
     return plan_of(dag, algorithm, ordering(dag, times_us, seed=seed), seed)
+
+
+def plan_exchanges(dag: Dag, algorithm: str, seed: int = 0) -> Plan:
+    """Return the Plan of an ordering for all-reduces whose ops may take longer than in `dag` (`least_regret`).
+
+    A message that the ordering sends whole may be as large as a model, and workers sum only what is there whole. So it
+    leaves in pieces of LARGEST_MESSAGE_BYTES, one after the other in its place.
+
+    Raises OrderingError if no ordering has that name.
+    """
+    decided = least_regret(dag, algorithm, seed)
+    if isinstance(decided, Decision):
+        decided.divided_bytes = decided.divided_bytes or LARGEST_MESSAGE_BYTES
+    return plan_of(dag, algorithm, decided, seed)
 
 
 def plan_of(dag: Dag, algorithm: str, priorities: Mapping[str, float], seed: int = 0) -> Plan:

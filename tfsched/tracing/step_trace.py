@@ -12,13 +12,12 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
-from tfsched._rules import LARGEST_MESSAGE_BYTES
 from tfsched.errors import TfschedError
 from tfsched.grappler.reading.graph import GraphView, task_of
 from tfsched.grappler.reading.transfers import find_transfers
 from tfsched.grappler.sending.dags import dag_of_placed_graph
-from tfsched.ordering import Dag, Decision, Plan, TimeOracle, combined, least_regret, make_plan, with_link
-from tfsched.ordering.plan import plan_of
+from tfsched.ordering import Dag, Plan, TimeOracle, combined, make_plan, with_link
+from tfsched.ordering.plan import plan_exchanges
 from tfsched.tracing import exchanges as all_reduces
 from tfsched.tracing.exchanges import TracedExchange
 from tfsched.tracing.pushes import Push, computing_alone, pushes_of, rate_between
@@ -194,10 +193,7 @@ class StepTrace:
         about = {"tensorflow": self.tensorflow, "steps": len(self.steps)}
         if self.exchanges:
             dag = with_link(self.dag(all_reduces.RECEIVER), bandwidth_bps, startup_us)
-            decided = least_regret(dag, algorithm, seed)
-            if isinstance(decided, Decision):  # what it sends whole may be as large as a model
-                decided.divided_bytes = decided.divided_bytes or LARGEST_MESSAGE_BYTES
-            made = plan_of(dag, algorithm, decided, seed)
+            made = plan_exchanges(dag, algorithm, seed)
             return dataclasses.replace(made, metadata={**made.metadata, **about})
         pushes = pushes_of(GraphView(self.graph()), self.sizes)
         others = {name for push in pushes for name in (push.sent.name, *push.pulls)}
