@@ -148,3 +148,16 @@ def test_what_a_planner_sends_whole_is_planned_in_pieces():
     sizes = set(trace.plan("pace").partition_bytes.values())
     assert len(sizes) == 1 and sizes.isdisjoint({0, 1_000_000})  # its own
     assert not trace.plan("tio").partition_bytes  # an order says nothing about pieces
+
+
+def test_pieces_grow_with_the_workers_that_share_them():
+    """Of sixteen workers each sends a sixteenth of a piece to each other one: pieces of 1 MB would be messages of 62 kB."""
+    peers = [f"/job:worker/replica:0/task:{number}" for number in range(1, 16)]
+    sends = [row("t", 250, 1100 + 40 * k, 1140 + 40 * k, to) for k, to in enumerate(peers * 2)]
+    trace = assembled()
+    trace = dataclasses.replace(
+        trace,
+        steps=[dataclasses.replace(one, sends=sends) for one in trace.steps],
+        exchanges=[dataclasses.replace(one, transfer="t") for one in trace.exchanges],
+    )
+    assert set(trace.plan("mg-wfbp").partition_bytes.values()) == {4_000_000}

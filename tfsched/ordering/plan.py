@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from tfsched._rules import BLOCK_BYTES, LARGEST_MESSAGE_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES
+from tfsched._rules import BLOCK_BYTES, LARGEST_MESSAGE_BYTES, MAX_CHUNKS, MIN_PARTITION_BYTES, exchange_bytes
 
 from . import _checks, registry, servers
 from ._checks import show
@@ -274,17 +274,18 @@ def make_plan(
     return plan_of(dag, algorithm, ordering(dag, times_us, seed=seed), seed)
 
 
-def plan_exchanges(dag: Dag, algorithm: str, seed: int = 0) -> Plan:
+def plan_exchanges(dag: Dag, algorithm: str, seed: int = 0, workers: int = 2) -> Plan:
     """Return the Plan of an ordering for all-reduces whose ops may take longer than in `dag` (`least_regret`).
 
     A message that the ordering sends whole may be as large as a model, and workers sum only what is there whole. So it
-    leaves in pieces of LARGEST_MESSAGE_BYTES, one after the other in its place.
+    leaves in pieces, one after the other in its place: of LARGEST_MESSAGE_BYTES, or what so many `workers` exchange at once
+    where no plan says it, if that is more.
 
     Raises OrderingError if no ordering has that name.
     """
     decided = least_regret(dag, algorithm, seed)
     if isinstance(decided, Decision):
-        decided.divided_bytes = decided.divided_bytes or LARGEST_MESSAGE_BYTES
+        decided.divided_bytes = max(decided.divided_bytes, LARGEST_MESSAGE_BYTES, exchange_bytes(workers))
     return plan_of(dag, algorithm, decided, seed)
 
 

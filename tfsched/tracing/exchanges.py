@@ -90,8 +90,13 @@ def rate_of(exchanges: Sequence[TracedExchange], steps: Sequence[Any]) -> Rate:
     # Bytes on the wire are more than the tensors' own.
     own = sum(one.size_bytes for one in exchanges)
     sent = [sum(row["bytes"] for row in rows) for rows in by_step if rows]
-    peers = max(len({row["to"] for row in rows}) for rows in by_step)
+    peers = workers_of(exchanges, steps) - 1
     return Rate(rate.bandwidth_bps * own / statistics.median(sent), rate.startup_us * (1 if peers == 1 else 2 * peers))
+
+
+def workers_of(exchanges: Sequence[TracedExchange], steps: Sequence[Any]) -> int:
+    """How many workers all-reduce: this one and all to which it sent."""
+    return 1 + max(len({row["to"] for row in _sends(exchanges, step)}) for step in steps)
 
 
 def rate_of_rows(steps: Iterable[Sequence[Mapping[str, Any]]]) -> Rate | None:

@@ -193,7 +193,7 @@ class StepTrace:
         about = {"tensorflow": self.tensorflow, "steps": len(self.steps)}
         if self.exchanges:
             dag = with_link(self.dag(all_reduces.RECEIVER), bandwidth_bps, startup_us)
-            made = plan_exchanges(dag, algorithm, seed)
+            made = plan_exchanges(dag, algorithm, seed, all_reduces.workers_of(self.exchanges, self.steps))
             return dataclasses.replace(made, metadata={**made.metadata, **about})
         pushes = pushes_of(GraphView(self.graph()), self.sizes)
         others = {name for push in pushes for name in (push.sent.name, *push.pulls)}
