@@ -13,8 +13,7 @@ from tfsched.bench.links import Link
 from tfsched.bench.runner import ALL_REDUCE, BESIDE, COMPUTE, EXCHANGE, JOIN, PIECES, TCP, TRACED_STEPS, Runner
 from tfsched.bench.settings import TFSCHED, Setting
 
-# What keeps the links busy for BESIDE, and for how much longer than computing alone takes: computing takes longer beside it.
-_EXCHANGE = "all-reduces beside computing"
+# For how much longer than computing alone takes EXCHANGE keeps the links busy for BESIDE: computing takes longer beside it.
 _LONGER = 2.0
 
 
@@ -84,13 +83,12 @@ class ReplicasRunner(Runner):
 
     def _open_beside(self) -> None:
         """Loops in the processes that have tfsched: one computes, one only all-reduces, the others are those of bounds."""
-        self._protocols.update({BESIDE: TFSCHED, _EXCHANGE: TFSCHED, EXCHANGE: TFSCHED, PIECES: TFSCHED})
+        self._protocols.update({BESIDE: TFSCHED, EXCHANGE: TFSCHED, PIECES: TFSCHED})
         self._call(BESIDE, do="open", computes=True, reduces=False, batch=self._batches["compute"])
-        self._call(_EXCHANGE, do="open_exchanging", options={"ordering": "tio"})
-        self._exchanges_a_step = self._probe(COMPUTE) / self._probe(_EXCHANGE)
+        self._call(EXCHANGE, do="open_exchanging", options={"ordering": "tio"})
+        self._exchanges_a_step = self._probe(COMPUTE) / self._probe(EXCHANGE)
         self._call(JOIN, do="open_joining")
         if self._in_pieces is not None:
-            self._call(EXCHANGE, do="open_exchanging", options={"ordering": "tio"})
             self._call(PIECES, do="open_exchanging", options={**(self._in_pieces.options or {}), "barrier": True})
 
     def _build(self, graph: str, batch: int | None) -> dict[str, Any]:
@@ -160,7 +158,7 @@ class ReplicasRunner(Runner):
             return {}
         if session == BESIDE:
             times = 1 + math.ceil(_LONGER * count * self._exchanges_a_step)
-            return self._call(session, do="run", count=count, beside=_EXCHANGE, times=times)
+            return self._call(session, do="run", count=count, beside=EXCHANGE, times=times)
         answer = self._call(session, do="run", count=count)
         if session not in self._bounds:
             self.exchanged[session] = min(self.exchanged.get(session, answer["exchanged"]), answer["exchanged"])
